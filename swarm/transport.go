@@ -1,0 +1,19 @@
+package swarm
+
+import (
+	"context"
+	"net"
+)
+
+// Transport is what swarm needs from the network; peer.Host is one. Streams are net.Conns with working deadlines.
+// Closing one tears down both directions at once. A peer is named by its libp2p peer id in text form.
+type Transport interface {
+	// Self is the own peer id, Addrs the addresses under which others may dial this peer (multiaddrs as text).
+	Self() string
+	Addrs() []string
+	// Open dials peer (at addrs and at addresses known from before) and opens a stream for protocol.
+	Open(ctx context.Context, peer string, addrs []string, protocol string) (net.Conn, error)
+	// Handle has f called, in a goroutine of its own, for each incoming stream of protocol; f owns the stream. A nil
+	// f removes the handler.
+	Handle(protocol string, f func(peer string, stream net.Conn))
+}
