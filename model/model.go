@@ -107,7 +107,8 @@ func (b *Batch) Count() int {
 	return n
 }
 
-// Describe is a canonical text of the model's structure: what peers compare to know that they train the same model.
+// Describe is a canonical text of the model's structure: what peers compare to know that they train the same model. A
+// Layer with settings that no shape shows (such as the number of heads) should be a fmt.Stringer that tells them.
 func Describe(m Model) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "sample %+v\n", m.Sample())
@@ -118,7 +119,11 @@ func Describe(m Model) string {
 		}
 	}
 	for i, st := range m.Stages() {
-		fmt.Fprintf(&s, "stage %d unit %d %v %T\n", i, st.Unit, st.Params, st.Layer)
+		fmt.Fprintf(&s, "stage %d unit %d %v %T", i, st.Unit, st.Params, st.Layer)
+		if l, ok := st.Layer.(fmt.Stringer); ok {
+			fmt.Fprintf(&s, " %s", l)
+		}
+		s.WriteByte('\n')
 	}
 	return s.String()
 }

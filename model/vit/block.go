@@ -1,0 +1,111 @@
+package vit
+
+import (
+	"shoal/kernel"
+	"shoal/model"
+)
+
+// block is one pre-norm transformer block on tokens (B, T, C):
+//
+//	x += proj(attention(qkv(norm1(x))))
+//	x += fc2(gelu(fc1(norm2(x))))
+//
+// It keeps what is dear to compute (products, attention) and computes norms and GELU again in the backward pass.
+type block struct{ Config }
+
+// Positions of a block's parameters, in p and dp.
+const (
+	norm1Weight = iota // (C)
+	norm1Bias          // (C)
+	qkvWeight          // (3C, C)
+	qkvBias            // (3C)
+	projWeight         // (C, C)
+	projBias           // (C)
+	norm2Weight        // (C)
+	norm2Bias          // (C)
+	fc1Weight          // (4C, C)
+	fc1Bias            // (4C)
+	fc2Weight          // (C, 4C)
+	fc2Bias            // (C)
+)
+
+// What a block keeps for its backward pass.
+const (
+	keptMean1 = iota // (B*T)
+	keptRstd1        // (B*T)
+	keptQKV          // (B, T, 3C)
+	keptStats        // (B, H, T, 2)
+	keptAttn         // (B, T, C) attention's output
+	keptX            // (B, T, C) the input of norm2
+	keptMean2        // (B*T)
+	keptRstd2        // (B*T)
+	keptFC1          // (B, T, 4C) GELU's input
+)
+
+func (l block) attention(n int) kernel.AttentionShape {
+	return kernel.AttentionShape{B: n, T: l.tokens(), H: l.Heads, D: l.Dim / l.Heads}
+}
+
+func (l block) Forward(c *model.Ctx, p []kernel.Buffer, x kernel.Buffer) kernel.Buffer {
+	rows, dim, hid := c.N*l.tokens(), l.Dim, l.hidden()
+	mean1, rstd1 := c.Keep(rows), c.Keep(rows)
+	qkv, stats := c.Keep(rows*3*dim), c.Keep(rows*l.Heads*2)
+	attn, mid := c.Keep(rows*dim), c.Keep(rows*dim)
+	mean2, rstd2 := c.Keep(rows), c.Keep(rows)
+	fc1 := c.Keep(rows * hid)
+	work := c.Temp(rows * hid)
+	normed := work.Slice(0, rows*dim)
+
+	c.LayerNorm(normed, mean1, rstd1, x, p[norm1Weight], p[norm1Bias], rows, dim)
+	linear(c, qkv, normed, p[qkvWeight], p[qkvBias], rows, 3*dim, dim)
+	c.Attention(attn, stats, qkv, l.attention(c.N))
+	linear(c, mid, attn, p[projWeight], p[projBias], rows, dim, dim)
+	c.Add(mid, mid, x)
+
+	c.LayerNorm(normed, mean2, rstd2, mid, p[norm2Weight], p[norm2Bias], rows, dim)
+	linear(c, fc1, normed, p[fc1Weight], p[fc1Bias], rows, hid, dim)
+	c.GELU(work, fc1)
+	y := c.Out(rows * dim)
+	linear(c, y, work, p[fc2Weight], p[fc2Bias], rows, dim, hid)
+	c.Add(y, y, mid)
+	return y
+}
+
+func (l block) Backward(c *model.Ctx, p, dp []kernel.Buffer, x, dy kernel.Buffer) kernel.Buffer {
+	dx := c.Out(c.N * l.tokens() * l.Dim)
+	work := c.Temp(c.N * l.tokens() * l.hidden())
+	normed := c.Temp(c.N * l.tokens() * l.Dim)
+	l.mlpBackward(c, p, dp, dx, dy, work, normed)
+	l.attentionBackward(c, p, dp, dx, x, work, normed)
+	return dx
+}
+
+// mlpBackward writes into dmid the gradient of the block's second line with respect to mid. work is (B, T, 4C), normed
+// (B, T, C).
+func (l block) mlpBackward(c *model.Ctx, p, dp []kernel.Buffer, dmid, dy, work, normed kernel.Buffer) {
+	rows, dim, hid := c.N*l.tokens(), l.Dim, l.hidden()
+	mid, mean, rstd, fc1 := c.Kept(keptX), c.Kept(keptMean2), c.Kept(keptRstd2), c.Kept(keptFC1)
+
+	c.GELU(work, fc1)
+	linearBackward(c, work, dp[fc2Weight], dp[fc2Bias], dy, work, p[fc2Weight], rows, dim, hid)
+	c.GELUBackward(work, fc1, work)
+	c.LayerNorm(normed, mean, rstd, mid, p[norm2Weight], p[norm2Bias], rows, dim)
+	linearBackward(c, dmid, dp[fc1Weight], dp[fc1Bias], work, normed, p[fc1Weight], rows, hid, dim)
+	c.LayerNormBackward(dmid, dp[norm2Weight], dp[norm2Bias], dmid, mid, mean, rstd, p[norm2Weight], rows, dim)
+	c.Add(dmid, dmid, dy)
+}
+
+// attentionBackward turns d, the gradient with respect to mid, into the gradient with respect to x.
+func (l block) attentionBackward(c *model.Ctx, p, dp []kernel.Buffer, d, x, work, normed kernel.Buffer) {
+	rows, dim := c.N*l.tokens(), l.Dim
+	mean, rstd, attn := c.Kept(keptMean1), c.Kept(keptRstd1), c.Kept(keptAttn)
+	dqkv := work.Slice(0, rows*3*dim)
+	dnormed := work.Slice(rows*3*dim, rows*dim)
+
+	linearBackward(c, normed, dp[projWeight], dp[projBias], d, attn, p[projWeight], rows, dim, dim)
+	c.AttentionBackward(dqkv, normed, attn, c.Kept(keptQKV), c.Kept(keptStats), l.attention(c.N))
+	c.LayerNorm(normed, mean, rstd, x, p[norm1Weight], p[norm1Bias], rows, dim)
+	linearBackward(c, dnormed, dp[qkvWeight], dp[qkvBias], dqkv, normed, p[qkvWeight], rows, 3*dim, dim)
+	c.LayerNormBackward(dnormed, dp[norm1Weight], dp[norm1Bias], dnormed, x, mean, rstd, p[norm1Weight], rows, dim)
+	c.Add(d, d, dnormed)
+}
