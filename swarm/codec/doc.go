@@ -1,0 +1,10 @@
+// Package codec turns tensor bytes into wire bytes and back.
+//
+// Format names how the elements of a tensor are written: little-endian, Width bytes each. Pack and Unpack shorten such
+// bytes without loss: they split them into byte planes (all lowest bytes, all second bytes, ...), because the planes
+// that hold signs and exponents repeat themselves and those of mantissas don't, and give each plane an entropy code by
+// itself. Chooser says whether that pays on a given link.
+//
+// All functions may be called from several goroutines at once. Nothing here changes a value: a run's result does not
+// depend on whether its bytes were packed.
+package codec
