@@ -10,8 +10,8 @@ import "math"
 // The product of two float32 values is exact in float64 (48 of 53 bits), so s = float64(a)*float64(b) + float64(c) is
 // rounded once, and float32(s) a second time. The second rounding can go wrong only if s lies exactly between two
 // neighbouring float32 values, since every such midpoint is itself a float64: then the first rounding may have hidden on
-// which side the exact sum lies. For normal results midpoints have the low 29 bits tieBits; they are recognised and sent
-// to fma. Subnormal results have other midpoints; but if every product is 0 or at least safeProduct, all terms are
+// which side the exact sum lies. The midpoints of normal results have a 1 and 28 zeros as their low 29 bits; they are
+// recognised and sent to fma. Subnormal results have other midpoints; but if every product is 0 or at least safeProduct, all terms are
 // multiples of 2^-149, the smallest float32, and a subnormal sum of them is exact. Packing finds the smallest factors, so
 // that one comparison per tile decides between the fast loop and fma for every step.
 
@@ -21,8 +21,8 @@ const (
 	genericMR = 2   // rows of a tile
 	genericNR = 4   // columns of a tile
 
-	tieMask     = 1<<29 - 1
-	tieBits     = 1 << 28
+	tieShift    = 64 - 29
+	tieBits     = 1 << 63
 	safeProduct = 0x1p-101
 )
 
@@ -58,10 +58,6 @@ func genericBlock(p *product, s *genericScratch, jc, nc, pc, kc int) {
 		smallA := widen(s.a[:genericMR*kc], p.a, i*p.ars+pc*p.acs, p.acs, p.ars, h, genericMR)
 		for j := 0; j < nc; j += genericNR {
 			w := min(genericNR, nc-j)
-			tile := fastTile
-			if smallA*s.smallB[j/genericNR] < safeProduct {
-				tile = exactTile
-			}
 			var t [genericMR][genericNR]float64
 			at := i*p.ldc + jc + j
 			if load {
@@ -71,7 +67,12 @@ func genericBlock(p *product, s *genericScratch, jc, nc, pc, kc int) {
 					}
 				}
 			}
-			tile(&t, s.a[:genericMR*kc], s.b[j*kc:(j+genericNR)*kc])
+			pa, pb := s.a[:genericMR*kc], s.b[j*kc:(j+genericNR)*kc]
+			if smallA*s.smallB[j/genericNR] >= safeProduct {
+				fastTile(&t, pa, pb)
+			} else {
+				exactTile(&t, pa, pb)
+			}
 			for r := range h {
 				row := p.c[at+r*p.ldc:][:w]
 				for x := range row {
@@ -108,29 +109,34 @@ func fastTile(c *[genericMR][genericNR]float64, a, b []float64) {
 	for len(a) >= genericMR && len(b) >= genericNR {
 		a0, a1 := a[0], a[1]
 		b0, b1, b2, b3 := b[0], b[1], b[2], b[3]
-		c00, c01, c02, c03 = step(a0, b0, c00), step(a0, b1, c01), step(a0, b2, c02), step(a0, b3, c03)
-		c10, c11, c12, c13 = step(a1, b0, c10), step(a1, b1, c11), step(a1, b2, c12), step(a1, b3, c13)
+		// Here a*b is exact, so it makes no difference whether the compiler fuses it with the addition.
+		s0, s1, s2, s3 := a0*b0+c00, a0*b1+c01, a0*b2+c02, a0*b3+c03
+		if tied(s0) || tied(s1) || tied(s2) || tied(s3) {
+			s0, s1, s2, s3 = exact(a0, b0, c00), exact(a0, b1, c01), exact(a0, b2, c02), exact(a0, b3, c03)
+		}
+		c00, c01, c02, c03 = round(s0), round(s1), round(s2), round(s3)
+		s0, s1, s2, s3 = a1*b0+c10, a1*b1+c11, a1*b2+c12, a1*b3+c13
+		if tied(s0) || tied(s1) || tied(s2) || tied(s3) {
+			s0, s1, s2, s3 = exact(a1, b0, c10), exact(a1, b1, c11), exact(a1, b2, c12), exact(a1, b3, c13)
+		}
+		c10, c11, c12, c13 = round(s0), round(s1), round(s2), round(s3)
 		a, b = a[genericMR:], b[genericNR:]
 	}
 	c[0] = [genericNR]float64{c00, c01, c02, c03}
 	c[1] = [genericNR]float64{c10, c11, c12, c13}
 }
 
-// step is one fused multiply-add on float32 values held in float64.
-func step(a, b, c float64) float64 {
-	s := a*b + c // a*b is exact, so it makes no difference whether the compiler fuses this
-	if math.Float64bits(s)&tieMask == tieBits {
-		return exactStep(a, b, c)
-	}
-	return float64(float32(s))
-}
+// tied says whether s lies in the middle between two normal float32 values.
+func tied(s float64) bool { return math.Float64bits(s)<<tieShift == tieBits }
+
+func round(s float64) float64 { return float64(float32(s)) }
 
 // exactTile is fastTile for factors so small that a result may be subnormal and inexact.
 func exactTile(c *[genericMR][genericNR]float64, a, b []float64) {
 	for len(a) >= genericMR && len(b) >= genericNR {
 		for i := range c {
 			for j := range c[i] {
-				c[i][j] = exactStep(a[i], b[j], c[i][j])
+				c[i][j] = exact(a[i], b[j], c[i][j])
 			}
 		}
 		a, b = a[genericMR:], b[genericNR:]
@@ -138,6 +144,6 @@ func exactTile(c *[genericMR][genericNR]float64, a, b []float64) {
 }
 
 //go:noinline
-func exactStep(a, b, c float64) float64 {
+func exact(a, b, c float64) float64 {
 	return float64(fma(float32(a), float32(b), float32(c)))
 }
