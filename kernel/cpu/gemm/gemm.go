@@ -60,28 +60,30 @@ func (k *Kernel) Gemm(t kernel.Trans, c []float32, ldc int, a []float32, lda int
 	if m <= 0 || n <= 0 {
 		return
 	}
-	p := product{c: c, a: a, b: b, ldc: ldc, ars: lda, acs: 1, brs: ldb, bcs: 1, m: m, n: n, k: max(kk, 0),
-		accumulate: accumulate}
-	aRows, aCols, bRows, bCols := m, p.k, p.k, n
+	check("c", len(c), ldc, m, n)
+	if kk <= 0 {
+		for i := 0; i < m && !accumulate; i++ {
+			clear(c[i*ldc:][:n])
+		}
+		return
+	}
+	p := product{c: c, a: a, b: b, ldc: ldc, ars: lda, acs: 1, brs: ldb, bcs: 1, m: m, n: n, k: kk, accumulate: accumulate}
+	aRows, aCols, bRows, bCols := m, kk, kk, n
 	switch t {
 	case kernel.NT:
 		p.brs, p.bcs = 1, ldb
-		bRows, bCols = n, p.k
+		bRows, bCols = n, kk
 	case kernel.TN:
 		p.ars, p.acs = 1, lda
-		aRows, aCols = p.k, m
+		aRows, aCols = kk, m
 	}
-	check("c", len(c), ldc, m, n)
 	check("a", len(a), lda, aRows, aCols)
 	check("b", len(b), ldb, bRows, bCols)
 	k.run(p, s)
 }
 
-// check panics unless rows of cols elements, ld apart, lie inside a slice of have elements. The assembly relies on it.
+// check panics unless rows >= 1 of cols >= 1 elements, ld apart, lie inside a slice of have elements. The assembly relies on it.
 func check(name string, have, ld, rows, cols int) {
-	if rows == 0 || cols == 0 {
-		return
-	}
 	// The division keeps (rows-1)*ld from overflowing.
 	if ld < cols || have < cols || (have-cols)/ld < rows-1 {
 		panic(fmt.Sprintf("gemm: %s has %d elements, too few for %d rows of %d, %d apart", name, have, rows, cols, ld))

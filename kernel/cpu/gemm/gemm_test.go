@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"shoal/kernel"
+	"shoal/kernel/ref"
 )
 
 // bigFMA is a*b + c rounded once to float32, by exact arithmetic. It is slow and obviously right.
@@ -79,27 +80,6 @@ func fill(r *rand.Rand, f filler, n int) []float32 {
 		s[i] = f.draw(r)
 	}
 	return s
-}
-
-func TestFMA(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for _, a := range special {
-		for _, b := range special {
-			for _, c := range special {
-				if got, want := fma(a, b, c), bigFMA(a, b, c); !same(got, want) {
-					t.Fatalf("fma(%x, %x, %x) = %x, want %x", a, b, c, got, want)
-				}
-			}
-		}
-	}
-	for _, f := range fillers {
-		for range 20000 {
-			a, b, c := f.draw(r), f.draw(r), f.draw(r)
-			if got, want := fma(a, b, c), bigFMA(a, b, c); !same(got, want) {
-				t.Fatalf("%s: fma(%x, %x, %x) = %x, want %x", f.name, a, b, c, got, want)
-			}
-		}
-	}
 }
 
 // shape is one product for tests: strides exceed the rows by pad elements.
@@ -195,7 +175,7 @@ func TestShapes(t *testing.T) {
 	for _, f := range fillers {
 		for _, trans := range transes {
 			for range rounds {
-				shape{trans, pick(), pick(), pick(), r.IntN(2) * r.IntN(70), r.IntN(2) == 0}.run(t, r, f, fma)
+				shape{trans, pick(), pick(), pick(), r.IntN(2) * r.IntN(70), r.IntN(2) == 0}.run(t, r, f, ref.FMA)
 			}
 		}
 	}
@@ -206,8 +186,8 @@ func TestLargeShapes(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, d := range [][3]int{{128, 192, 64}, {64, 192, 128}, {16, 16, 16}, {3, 5, 1031}, {37, 150, 521}} {
 		for _, trans := range transes {
-			shape{trans, d[0], d[1], d[2], 0, false}.run(t, r, fillers[0], fma)
-			shape{trans, d[0], d[1], d[2], 3, true}.run(t, r, fillers[0], fma)
+			shape{trans, d[0], d[1], d[2], 0, false}.run(t, r, fillers[0], ref.FMA)
+			shape{trans, d[0], d[1], d[2], 3, true}.run(t, r, fillers[0], ref.FMA)
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package gemm
 
-import "math"
+import (
+	"math"
+
+	"shoal/kernel/ref"
+)
 
 // This file is the plain Go path: the twin that the assembly is tested against, and the only path where there is no
 // assembly. Its reference is the chain of ref.FMA over k ascending.
@@ -11,9 +15,9 @@ import "math"
 // rounded once, and float32(s) a second time. The second rounding can go wrong only if s lies exactly between two
 // neighbouring float32 values, since every such midpoint is itself a float64: then the first rounding may have hidden on
 // which side the exact sum lies. The midpoints of normal results have a 1 and 28 zeros as their low 29 bits; they are
-// recognised and sent to fma. Subnormal results have other midpoints; but if every product is 0 or at least safeProduct, all terms are
+// recognised and sent to ref.FMA. Subnormal results have other midpoints; but if every product is 0 or at least safeProduct, all terms are
 // multiples of 2^-149, the smallest float32, and a subnormal sum of them is exact. Packing finds the smallest factors, so
-// that one comparison per tile decides between the fast loop and fma for every step.
+// that one comparison per tile decides between the fast loop and ref.FMA for every step.
 
 const (
 	genericKC = 256 // steps of k per block
@@ -39,8 +43,7 @@ func runGeneric(p product, scratch *Scratch) {
 	s.smallB = grow(s.smallB, genericNC/genericNR)
 	for jc := 0; jc < p.n; jc += genericNC {
 		nc := min(genericNC, p.n-jc)
-		// A product with k = 0 still has one block, of no steps, that stores 0 or the old value.
-		for pc := 0; pc == 0 || pc < p.k; pc += genericKC {
+		for pc := 0; pc < p.k; pc += genericKC {
 			genericBlock(&p, s, jc, nc, pc, min(genericKC, p.k-pc))
 		}
 	}
@@ -145,5 +148,5 @@ func exactTile(c *[genericMR][genericNR]float64, a, b []float64) {
 
 //go:noinline
 func exact(a, b, c float64) float64 {
-	return float64(fma(float32(a), float32(b), float32(c)))
+	return float64(ref.FMA(float32(a), float32(b), float32(c)))
 }
