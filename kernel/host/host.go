@@ -1,0 +1,179 @@
+// Package host is device memory that lies in Go's heap: the half of a kernel.Device that kernel/ref and kernel/cpu
+// share. It allocates, meters, copies in and out, and keeps the first fault; it computes nothing.
+package host
+
+import (
+	"errors"
+	"fmt"
+
+	"shoal/kernel"
+)
+
+// ErrClosed is kept once a device was closed.
+var ErrClosed = errors.New("kernel: the device is closed")
+
+// poolLimit is how many bytes of freed memory a Heap keeps for later Allocs.
+const poolLimit = 64 << 20
+
+// Heap implements the memory methods of kernel.Device and kernel.Host. Ops compute before they return, so nothing here
+// ever waits.
+type Heap struct {
+	meter  kernel.Meter
+	err    error
+	closed bool
+	poison bool
+	f32    pool[float32]
+	i32    pool[int32]
+	u16    pool[uint16]
+}
+
+// New makes an empty heap. With poison, new float memory holds NaN, so that a model that reads what nobody wrote is
+// found out.
+func New(poison bool) *Heap { return &Heap{poison: poison} }
+
+// memory is one allocation. Only the slice of its type is set; a freed one has none and length -1. Each Alloc makes a
+// new header even if the elements come from the pool, so that a Buffer kept after Free stays invalid.
+type memory struct {
+	heap  *Heap
+	class kernel.Class
+	t     kernel.DType
+	n     int
+	f32   []float32
+	i32   []int32
+	u16   []uint16
+}
+
+func (m *memory) DType() kernel.DType { return m.t }
+func (m *memory) Len() int            { return m.n }
+
+// F32, I32 and BF16 are the elements of a buffer that Checked has let through.
+func F32(b kernel.Buffer) []float32 { return b.Mem.(*memory).f32[b.Off:][:b.Len:b.Len] }
+func I32(b kernel.Buffer) []int32   { return b.Mem.(*memory).i32[b.Off:][:b.Len:b.Len] }
+func BF16(b kernel.Buffer) []uint16 { return b.Mem.(*memory).u16[b.Off:][:b.Len:b.Len] }
+
+// bytes views the elements of b as bytes.
+func bytes(b kernel.Buffer) []byte {
+	switch b.Mem.DType() {
+	case kernel.BF16:
+		return kernel.Bytes(BF16(b))
+	case kernel.I32:
+		return kernel.Bytes(I32(b))
+	}
+	return kernel.Bytes(F32(b))
+}
+
+// Owns implements kernel.Host.
+func (h *Heap) Owns(m kernel.Memory) bool {
+	mem, ok := m.(*memory)
+	return ok && mem.heap == h && mem.n >= 0 && !h.closed
+}
+
+// Fail implements kernel.Host.
+func (h *Heap) Fail(err error) {
+	if h.err == nil {
+		h.err = err
+	}
+}
+
+// Alloc implements kernel.Device.
+func (h *Heap) Alloc(c kernel.Class, t kernel.DType, n int) kernel.Buffer {
+	if h.closed || n < 0 || c >= kernel.NumClasses || t > kernel.I32 {
+		h.Fail(fmt.Errorf("kernel: Alloc of %d elements of %v for %v: not possible (closed: %v)", n, t, c, h.closed))
+		return kernel.Buffer{}
+	}
+	m := &memory{heap: h, class: c, t: t, n: n}
+	if err := m.fill(); err != nil {
+		h.Fail(err)
+		return kernel.Buffer{}
+	}
+	h.meter.Add(c, int64(n)*int64(t.Size()))
+	return kernel.Buffer{Mem: m, Len: n}
+}
+
+// fill gets the elements. A length that the runtime refuses is an error, not a panic.
+func (m *memory) fill() (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("kernel: Alloc of %d elements of %v for %v: %v", m.n, m.t, m.class, r)
+		}
+	}()
+	switch m.t {
+	case kernel.F32:
+		m.f32 = m.heap.f32.get(m.n)
+		if m.heap.poison {
+			fillNaN(m.f32)
+		}
+	case kernel.I32:
+		m.i32 = m.heap.i32.get(m.n)
+	case kernel.BF16:
+		m.u16 = m.heap.u16.get(m.n)
+	}
+	return nil
+}
+
+// Free implements kernel.Device. Freeing twice, or freeing a window or another device's buffer, is a fault.
+func (h *Heap) Free(b kernel.Buffer) {
+	if b.None() || h.closed {
+		return
+	}
+	m, ok := b.Mem.(*memory)
+	if !ok || m.heap != h || m.n < 0 || b.Off != 0 || b.Len != m.n {
+		h.Fail(fmt.Errorf("kernel: Free of a buffer (offset %d, length %d) that is freed already or that Alloc did not return",
+			b.Off, b.Len))
+		return
+	}
+	h.meter.Add(m.class, -int64(m.n)*int64(m.t.Size()))
+	h.f32.put(m.f32)
+	h.i32.put(m.i32)
+	h.u16.put(m.u16)
+	*m = memory{heap: h, t: m.t, n: -1}
+}
+
+// Upload implements kernel.Device.
+func (h *Heap) Upload(dst kernel.Buffer, src []byte) {
+	if h.window("Upload", dst, len(src)) {
+		copy(bytes(dst), src)
+	}
+}
+
+// Download implements kernel.Device.
+func (h *Heap) Download(dst []byte, src kernel.Buffer) error {
+	if h.window("Download", src, len(dst)) && h.err == nil {
+		copy(dst, bytes(src))
+	}
+	return h.err
+}
+
+// window says whether b is sound and has size bytes.
+func (h *Heap) window(op string, b kernel.Buffer, size int) bool {
+	switch {
+	case b.None() || !h.Owns(b.Mem):
+		h.Fail(fmt.Errorf("kernel: %s: no buffer, or one that is freed or belongs to another device", op))
+	case b.Off < 0 || b.Len < 0 || b.Off > b.Mem.Len()-b.Len || size != b.Len*b.Mem.DType().Size():
+		h.Fail(fmt.Errorf("kernel: %s of %d bytes: the buffer has %d elements of %v at offset %d of %d", op, size, b.Len,
+			b.Mem.DType(), b.Off, b.Mem.Len()))
+	default:
+		return true
+	}
+	return false
+}
+
+// Sync implements kernel.Device.
+func (h *Heap) Sync() error { return h.err }
+
+// Meter implements kernel.Device.
+func (h *Heap) Meter() *kernel.Meter { return &h.meter }
+
+// Close implements kernel.Device: every buffer is invalid from now on.
+func (h *Heap) Close() error {
+	if h.closed {
+		return nil
+	}
+	h.Fail(ErrClosed)
+	h.closed = true
+	h.f32, h.i32, h.u16 = pool[float32]{}, pool[int32]{}, pool[uint16]{}
+	for c := kernel.Class(0); c < kernel.NumClasses; c++ {
+		h.meter.Add(c, -h.meter.Live(c))
+	}
+	return nil
+}
