@@ -1,0 +1,321 @@
+package fsdp
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"shoal/kernel/ref"
+)
+
+// Hyper are the training settings that every member must agree on.
+type Hyper struct {
+	Steps       int     // optimizer steps of the run
+	Microbatch  int     // samples per microbatch
+	Batch       int     // samples per global batch
+	LR          float64 // peak learning rate
+	Schedule    string  // "cosine" or "constant", after the warmup
+	Warmup      int     // steps of linear warmup
+	WeightDecay float64 // decoupled, per unit of learning rate
+	Clip        float64 // largest norm of the mean gradient; 0 means no clipping
+	Beta1       float64
+	Beta2       float64
+	Eps         float64
+	Seed        uint64
+	HashEvery   int // steps between recorded state hashes; 0 means only the last
+}
+
+// maxBadSteps is how many steps in a row may have a gradient that is not finite before the run ends with an error.
+const maxBadSteps = 10
+
+// ready is what a member tells the leader at the end of an attempt.
+type ready struct {
+	_       struct{} `cbor:",toarray"`
+	Step    int
+	Samples int64
+	Count   int64   // labels that are not ignored
+	Loss    int64   // sum of losses, fixed point
+	Finite  bool    // the loss was finite
+	Max     []int16 // per tensor: exponent of the largest |g| of the own microbatches
+	Squares []u128  // per tensor: sum of squares of the own intervals' reduced gradient
+	Counts  []int   // per unit: microbatches summed in the own interval; -1 if it is empty
+	Cover   [][]Node
+
+	Correct int64  // after the last step: held-out labels predicted right
+	Stats   []byte // after the last step: this member's row of the report
+}
+
+// Outcome is the payload of a log entry that ends an attempt: everything the update needs, so that nobody computes a
+// scalar by itself.
+type Outcome struct {
+	_       struct{} `cbor:",toarray"`
+	Step    int      // from 0: the step that was tried
+	Attempt int      // tries of this step before
+	Kind    EntryKind
+
+	Loss    float64 // mean over the labels; NaN if it was not finite
+	Samples int64
+	Count   int64
+	Norm    float64 // norm of the mean gradient before clipping
+	Skipped bool    // the gradient was not finite: parameters stay as they are
+
+	Used []int16 // exponents of the sums that are to be applied
+	Next []int16 // exponents of the next attempt
+	Bad  int     // steps in a row that were skipped
+
+	Scale      float32 // clip factor / Count; times 2^(Used-F) per tensor
+	LR, Decay  float32
+	C1, C2     float32
+	Updates    int    // updates applied up to and with this one
+	StateHash  string // of the parameters before this step, or of the final ones; empty if it was not asked for
+	EvalLoss   float64
+	EvalCount  int64
+	Correct    int64
+	MemberRows [][]byte // in rank order, at the end
+}
+
+var decoding = func() cbor.DecMode {
+	m, err := cbor.DecOptions{MaxArrayElements: 1 << 20, MaxNestedLevels: 8}.DecMode()
+	if err != nil {
+		panic(err) // constant options
+	}
+	return m
+}()
+
+// DecodeOutcome reads the payload of a Commit, Retry or Done.
+func DecodeOutcome(b []byte) (*Outcome, error) {
+	var o Outcome
+	if err := decoding.Unmarshal(b, &o); err != nil {
+		return nil, fmt.Errorf("fsdp: outcome in the log: %w", err)
+	}
+	return &o, nil
+}
+
+// Decider decides attempts. It holds only what every member knows, so any member can lead.
+type Decider struct {
+	Layout *Layout
+	Hyper  Hyper
+	// BatchSize is the number of samples in step's global batch.
+	BatchSize func(step int) int
+}
+
+// fraction is F, the fractional bits of the fixed-point gradients.
+func (d *Decider) fraction() int {
+	return fractionBits(len(microbatches(d.Hyper.Batch, d.Hyper.Microbatch)), d.Layout.uses)
+}
+
+// next says which step follows prev (nil before the first) and with which state.
+func (d *Decider) next(prev *Outcome) (step, attempt, updates, bad int, exps []int16) {
+	switch {
+	case prev == nil:
+		exps = make([]int16, len(d.Layout.Tensors))
+		for i := range exps {
+			exps[i] = expZero
+		}
+		return 0, 0, 0, 0, exps
+	case prev.Kind == EntryRetry:
+		return prev.Step, prev.Attempt + 1, prev.Updates, prev.Bad, prev.Next
+	default:
+		return prev.Step + 1, 0, prev.Updates, prev.Bad, prev.Next
+	}
+}
+
+// Decide is the leader's answer when every member of the view is ready: a pure function of the last outcome (nil
+// before the first) and the members' payloads in rank order. An error ends the run.
+func (d *Decider) Decide(prev []byte, readies [][]byte) (EntryKind, []byte, error) {
+	var last *Outcome
+	if prev != nil {
+		var err error
+		if last, err = DecodeOutcome(prev); err != nil {
+			return 0, nil, err
+		}
+	}
+	members := make([]ready, len(readies))
+	for r, b := range readies {
+		if err := decoding.Unmarshal(b, &members[r]); err != nil {
+			return 0, nil, fmt.Errorf("fsdp: what rank %d said when it was ready: %w", r, err)
+		}
+	}
+	o, err := d.decide(last, members)
+	if err != nil {
+		return 0, nil, err
+	}
+	b, err := cbor.Marshal(o)
+	return o.Kind, b, err
+}
+
+func (d *Decider) decide(prev *Outcome, members []ready) (*Outcome, error) {
+	o := &Outcome{Kind: EntryCommit}
+	var exps []int16
+	o.Step, o.Attempt, o.Updates, o.Bad, exps = d.next(prev)
+	sum, err := d.sum(o.Step, members)
+	if err != nil {
+		return nil, err
+	}
+	o.Samples, o.Count = sum.Samples, sum.Count
+	if o.StateHash, err = d.stateHash(members); err != nil {
+		return nil, err
+	}
+	if o.Step == d.Hyper.Steps {
+		return d.done(o, sum, members), nil
+	}
+	o.Loss = meanLoss(sum)
+	if t := notFinite(sum.Max); t >= 0 || !sum.Finite {
+		return d.skip(o, exps, t)
+	}
+	o.Next = nextExponents(exps, sum.Max)
+	if outgrown(exps, sum.Max) {
+		if o.Attempt > 2 {
+			return nil, fmt.Errorf("fsdp: step %d was tried %d times and its gradients still outgrow their range", o.Step, o.Attempt+1)
+		}
+		o.Kind = EntryRetry
+		return o, nil
+	}
+	o.Used, o.Bad = exps, 0
+	o.Updates++
+	d.scalars(o, sum)
+	return o, nil
+}
+
+// sum adds up what the members said and checks that nothing is missing or counted twice.
+func (d *Decider) sum(step int, members []ready) (*ready, error) {
+	s := &ready{Step: step, Finite: true, Max: make([]int16, len(d.Layout.Tensors)), Squares: make([]u128, len(d.Layout.Tensors))}
+	for i := range s.Max {
+		s.Max[i] = expZero
+	}
+	final := step == d.Hyper.Steps
+	want := 0
+	if !final {
+		want = len(microbatches(d.BatchSize(step), d.Hyper.Microbatch))
+	}
+	for r := range members {
+		m := &members[r]
+		if m.Step != step {
+			return nil, fmt.Errorf("fsdp: rank %d is at step %d, the run at %d", r, m.Step, step)
+		}
+		s.Samples += m.Samples
+		s.Count += m.Count
+		s.Loss += m.Loss
+		s.Correct += m.Correct
+		s.Finite = s.Finite && m.Finite
+		if final {
+			continue
+		}
+		if len(m.Max) != len(s.Max) || len(m.Squares) != len(s.Squares) || len(m.Counts) != len(d.Layout.Units) {
+			return nil, fmt.Errorf("fsdp: rank %d trains another model", r)
+		}
+		for t := range s.Max {
+			s.Max[t] = max(s.Max[t], m.Max[t])
+			s.Squares[t] = s.Squares[t].add(m.Squares[t])
+		}
+		for u, n := range m.Counts {
+			if n >= 0 && n != want {
+				return nil, fmt.Errorf("fsdp: rank %d summed %d microbatches of unit %s, want %d", r, n, d.Layout.Units[u].Name, want)
+			}
+		}
+	}
+	if !final && s.Samples != int64(d.BatchSize(step)) {
+		return nil, fmt.Errorf("fsdp: the members computed %d samples of step %d, want %d", s.Samples, step, d.BatchSize(step))
+	}
+	return s, nil
+}
+
+func (d *Decider) stateHash(members []ready) (string, error) {
+	var covers [][][]Node
+	for i := range members {
+		if members[i].Cover == nil {
+			return "", nil
+		}
+		covers = append(covers, members[i].Cover)
+	}
+	return stateHash(d.Layout, covers)
+}
+
+func (d *Decider) done(o *Outcome, sum *ready, members []ready) *Outcome {
+	o.Kind = EntryDone
+	o.EvalCount, o.Correct = sum.Count, sum.Correct
+	o.EvalLoss = meanLoss(sum)
+	for i := range members {
+		o.MemberRows = append(o.MemberRows, members[i].Stats)
+	}
+	return o
+}
+
+// ErrNotFinite ends a run whose gradients were NaN or infinite for too many steps in a row.
+var ErrNotFinite = errors.New("gradients are not finite: lower the learning rate or look for bad samples")
+
+// skip makes a step whose gradient is not finite final without an update.
+func (d *Decider) skip(o *Outcome, exps []int16, tensor int) (*Outcome, error) {
+	o.Skipped, o.Used, o.Next = true, exps, exps
+	o.Bad++
+	if o.Bad >= maxBadSteps {
+		where := "the loss"
+		if tensor >= 0 {
+			where = d.Layout.Tensors[tensor]
+		}
+		return nil, fmt.Errorf("fsdp: %d steps in a row up to step %d (first in %s): %w", o.Bad, o.Step, where, ErrNotFinite)
+	}
+	return o, nil
+}
+
+// scalars fills in what the update needs; every one is rounded to float32 once.
+func (d *Decider) scalars(o *Outcome, sum *ready) {
+	norm := gradientNorm(sum.Squares, o.Used, d.fraction(), sum.Count)
+	o.Norm, _ = norm.Float64()
+	scale := new(big.Float).SetPrec(128).SetInt64(1)
+	if clip := new(big.Float).SetFloat64(d.Hyper.Clip); d.Hyper.Clip > 0 && norm.Cmp(clip) > 0 {
+		scale.Quo(clip, norm)
+	}
+	if sum.Count > 0 {
+		scale.Quo(scale, new(big.Float).SetInt64(sum.Count))
+	}
+	o.Scale, _ = scale.Float32()
+	lr := d.Hyper.rate(o.Step)
+	o.LR = float32(lr)
+	o.Decay = float32(float64(lr * d.Hyper.WeightDecay))
+	o.C1 = ref.BiasCorrection(float32(d.Hyper.Beta1), o.Updates)
+	o.C2 = ref.BiasCorrection(float32(d.Hyper.Beta2), o.Updates)
+}
+
+func meanLoss(s *ready) float64 {
+	if !s.Finite {
+		return math.NaN()
+	}
+	if s.Count == 0 {
+		return 0
+	}
+	return math.Ldexp(float64(s.Loss), -lossBits) / float64(s.Count)
+}
+
+func notFinite(exps []int16) int {
+	for t, e := range exps {
+		if e == expNotFinite {
+			return t
+		}
+	}
+	return -1
+}
+
+// nextExponents takes the maxima just seen; a tensor whose gradient was all zero keeps its exponent.
+func nextExponents(exps, seen []int16) []int16 {
+	next := make([]int16, len(exps))
+	for t, e := range seen {
+		if next[t] = e; e == expZero {
+			next[t] = exps[t]
+		}
+	}
+	return next
+}
+
+// outgrown says whether a gradient did not fit: beyond the headroom, or in a tensor without history.
+func outgrown(exps, seen []int16) bool {
+	for t, e := range seen {
+		if e != expZero && (exps[t] == expZero || e > exps[t]+headroom) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,13 @@
+// Package fsdp trains a model.Model by fully sharded data parallelism (Rajbhandari et al. 2020, arXiv 1910.02054,
+// stage 3; Zhao et al. 2023, arXiv 2304.11277): each member of a view keeps one shard of every unit's parameters,
+// gradient and optimizer state, gathers a unit for the moment in which it computes it, and gives gradients back in
+// pieces.
+//
+// Run is the caller's whole loop; step.go has the training step. The package knows no network: it declares the Comm
+// that it needs. LocalMesh is a Comm inside one process. Decide is the leader's part, a pure function from what the
+// members say when they are ready to the log entry that ends the attempt.
+//
+// Nothing here depends on the number of members: gradients are summed as integers (fixed.go), samples are dealt by a
+// plan that only says who computes a microbatch (plan.go), and every scalar of the update comes from the log
+// (decide.go).
+package fsdp

@@ -1,0 +1,323 @@
+package fsdp
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"shoal/kernel"
+	"shoal/kernel/ref"
+	"shoal/model"
+)
+
+// Dataset is a list of samples.
+type Dataset interface {
+	// Len is the number of samples.
+	Len() int
+	// Sample says what one sample looks like; it must equal the model's.
+	Spec() model.Spec
+	// Read fills b with the samples of the given indices, in that order, reusing b's slices.
+	Read(indices []int, b *model.Batch) error
+}
+
+// Strategy says what is sharded.
+type Strategy string
+
+const (
+	FSDP Strategy = "fsdp" // parameters, gradients and optimizer state (ZeRO-3)
+	DDP  Strategy = "ddp"  // nothing
+)
+
+// Recompute says what a stage keeps for its backward pass. The bits are the same.
+type Recompute string
+
+const (
+	RecomputeAuto   Recompute = "auto"   // keep inner activations while they fit Config.ActivationBudget
+	RecomputeAlways Recompute = "always" // keep only a stage's input
+	RecomputeNever  Recompute = "never"  // keep everything
+)
+
+// Config is what one member needs to train. Model, Hyper, Weights, Strategy, KeepGathered, ParamType, Order and the
+// data sets must be the same on every member.
+type Config struct {
+	Model   model.Model
+	Device  kernel.Device
+	Comm    Comm
+	Fence   uint64 // of the first attempt
+	Hyper   Hyper
+	Weights []int64 // per rank: share of the parameters and of the work
+
+	Strategy         Strategy
+	KeepGathered     bool // keep units from forward to backward (reshard: false)
+	Recompute        Recompute
+	ActivationBudget int64        // bytes of activations that RecomputeAuto may keep; 0 means 1 GiB
+	ParamType        kernel.DType // what parameters travel and are computed as: BF16 or F32
+
+	Train Dataset
+	Eval  Dataset              // held-out samples; nil means no evaluation
+	Order func(step int) []int // sample indices of step's global batch
+
+	Progress func(*Outcome)       // called after each Commit and Retry; may be nil
+	Trace    func(Event)          // called from several goroutines; may be nil
+	Stats    func(*Result) []byte // this member's row for everybody's report; may be nil
+}
+
+// Result is what a run came to. Everything but the member's own part is equal on all members.
+type Result struct {
+	Losses     []float64
+	StepHashes map[int]string // state hash after that many steps
+	StateHash  string
+	EvalLoss   float64
+	EvalCount  int64 // held-out labels
+	Correct    int64
+	MemberRows [][]byte // what Config.Stats returned, in rank order
+
+	Rank    int
+	Owned   int   // parameters in the own shard
+	Samples int64 // computed here in committed steps
+	Retries int
+	Skipped int           // steps without an update because a gradient was not finite
+	Wall    time.Duration // first attempt to last commit
+
+	// Bytes at rest are taken between two steps.
+	ParameterBytes, GradientBytes, OptimizerBytes int64
+}
+
+// Engine is one member's state. It belongs to the goroutine that calls Run; only the Sink is called by others.
+type Engine struct {
+	cfg     Config
+	dev     kernel.Device
+	layout  *Layout
+	decider *Decider
+	rank    int
+	units   []*unit
+	params  []map[string]Span // per unit: by parameter name
+	stages  []model.Stage
+	encode  func(dst, src []float32)
+	train   walk
+	eval    walk
+	clock   time.Time
+
+	fence    uint64
+	last     *Outcome // nil before the first
+	exps     []int16
+	step     int
+	tag      uint32
+	inflight *gathering
+	nextUnit int
+	sending  []sending
+	cover    [][]Node
+	res      *Result
+	arrivals arrivals
+}
+
+// unit is one unit's state on this member.
+type unit struct {
+	UnitLayout
+	lo, hi int // what is stored here
+	p      kernel.Buffer
+	m, v   kernel.Buffer
+	travel []byte // own interval as it travels; nil if it never does
+
+	mu      sync.Mutex
+	acc     []int32 // [lo, hi) of the summed gradient
+	counted int     // microbatches in the own interval of acc
+
+	full kernel.Buffer // the whole unit, F32, while it is gathered
+	work kernel.Buffer // I32: the own microbatches' gradient of the whole unit, in the backward pass
+}
+
+// NewEngine checks cfg and makes the own shard's initial state.
+func NewEngine(cfg Config) (*Engine, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		cfg: cfg, dev: cfg.Device, layout: NewLayout(cfg.Model, cfg.Weights), rank: cfg.Comm.Rank(),
+		stages: cfg.Model.Stages(), fence: cfg.Fence, clock: time.Now(),
+		res: &Result{StepHashes: map[int]string{}, Rank: cfg.Comm.Rank()},
+	}
+	e.decider = &Decider{Layout: e.layout, Hyper: cfg.Hyper, BatchSize: func(s int) int { return len(cfg.Order(s)) }}
+	_, _, _, _, e.exps = e.decider.next(nil)
+	if enc, ok := cfg.Model.(model.Encoder); ok {
+		e.encode = enc.Encode
+	}
+	var units []int
+	for _, s := range e.stages {
+		units = append(units, s.Unit)
+	}
+	e.train = newWalk(units, true, cfg.KeepGathered)
+	e.eval = newWalk(units, false, false)
+	for i := range e.layout.Units {
+		e.units = append(e.units, e.newUnit(&e.layout.Units[i]))
+	}
+	e.res.Owned = e.layout.Owned(e.rank)
+	e.refresh()
+	meter := e.dev.Meter()
+	e.res.ParameterBytes = meter.Live(kernel.Parameters)
+	e.res.GradientBytes = meter.Live(kernel.Gradients)
+	e.res.OptimizerBytes = meter.Live(kernel.Optimizer)
+	return e, e.dev.Sync()
+}
+
+func (c *Config) validate() error {
+	if err := model.Validate(c.Model); err != nil {
+		return err
+	}
+	if len(c.Weights) != c.Comm.Size() {
+		return fmt.Errorf("fsdp: %d weights for %d members", len(c.Weights), c.Comm.Size())
+	}
+	for r, w := range c.Weights {
+		if w < 1 || w > 1<<40 {
+			return fmt.Errorf("fsdp: weight %d of rank %d: want 1 to 2^40", w, r)
+		}
+	}
+	if c.Strategy != FSDP && c.Strategy != DDP {
+		return fmt.Errorf("fsdp: strategy %q: want fsdp or ddp", c.Strategy)
+	}
+	if c.Recompute != RecomputeAuto && c.Recompute != RecomputeAlways && c.Recompute != RecomputeNever {
+		return fmt.Errorf("fsdp: recompute %q: want auto, always or never", c.Recompute)
+	}
+	if c.ParamType == kernel.I32 {
+		return fmt.Errorf("fsdp: parameters travel as bf16 or fp32, not %v", c.ParamType)
+	}
+	if got, want := c.Train.Spec(), c.Model.Sample(); got != want {
+		return fmt.Errorf("fsdp: the data has %+v per sample, the model wants %+v", got, want)
+	}
+	if c.Train.Len() == 0 {
+		return fmt.Errorf("fsdp: the data set is empty")
+	}
+	if c.ActivationBudget == 0 {
+		c.ActivationBudget = 1 << 30
+	}
+	return nil
+}
+
+// sharded says whether members hold only their own part of the parameters.
+func (e *Engine) sharded() bool { return e.cfg.Strategy == FSDP && len(e.cfg.Weights) > 1 }
+
+// newUnit allocates and initialises what this member stores of u.
+func (e *Engine) newUnit(u *UnitLayout) *unit {
+	x := &unit{UnitLayout: *u, lo: 0, hi: u.Len}
+	if e.sharded() {
+		x.lo, x.hi = u.Cuts[e.rank], u.Cuts[e.rank+1]
+	}
+	n := x.hi - x.lo
+	x.p = e.dev.Alloc(kernel.Parameters, kernel.F32, n)
+	x.m = e.dev.Alloc(kernel.Optimizer, kernel.F32, n)
+	x.v = e.dev.Alloc(kernel.Optimizer, kernel.F32, n)
+	e.dev.Zero(x.m)
+	e.dev.Zero(x.v)
+	x.acc = make([]int32, n)
+	e.dev.Meter().Add(kernel.Gradients, int64(4*n))
+	if e.sharded() {
+		x.travel = make([]byte, n*e.cfg.ParamType.Size())
+		e.dev.Meter().Add(kernel.Parameters, int64(len(x.travel)))
+	}
+	chunk := make([]float32, min(n, 1<<16))
+	x.within(x.lo, x.hi, func(s Span, off, n int) {
+		key := ref.Hash64(e.cfg.Hyper.Seed, s.Param.Name)
+		for done := 0; done < n; done += len(chunk) {
+			c := chunk[:min(len(chunk), n-done)]
+			fill(s.Param.Init, key, off-s.Off+done, c)
+			e.dev.Upload(x.p.Slice(off-x.lo+done, len(c)), kernel.Bytes(c))
+		}
+	})
+	return x
+}
+
+// fill writes the initial values of elements first, first+1, ... of a tensor.
+func fill(init model.Init, key uint64, first int, dst []float32) {
+	switch init.Kind {
+	case model.Zeros:
+		clear(dst)
+	case model.Ones:
+		for i := range dst {
+			dst[i] = 1
+		}
+	case model.Uniform:
+		ref.FillUniform(dst, key, first, init.A)
+	case model.Normal:
+		ref.FillNormal(dst, key, first, init.A)
+	}
+}
+
+// Run trains to the end. It returns when the run is done, ctx is cancelled or something failed.
+func (e *Engine) Run(ctx context.Context) (*Result, error) {
+	start := time.Now()
+	for {
+		if e.step == e.cfg.Hyper.Steps {
+			e.res.Wall = time.Since(start)
+			e.expect(0)
+		} else {
+			e.expect(len(microbatches(len(e.cfg.Order(e.step)), e.cfg.Hyper.Microbatch)))
+		}
+		if err := e.cfg.Comm.Begin(e.fence, e); err != nil {
+			return nil, err
+		}
+		entry, err := e.attempt(ctx)
+		if err != nil {
+			return nil, err
+		}
+		o, err := DecodeOutcome(entry.Payload)
+		if err != nil {
+			return nil, err
+		}
+		if done, err := e.apply(o); done || err != nil {
+			return e.res, err
+		}
+		e.fence = entry.Fence
+	}
+}
+
+// apply makes the outcome of an attempt this member's state.
+func (e *Engine) apply(o *Outcome) (done bool, err error) {
+	if o.Step != e.step {
+		return false, fmt.Errorf("fsdp: the log ends step %d, this member is at step %d", o.Step, e.step)
+	}
+	if o.StateHash != "" {
+		e.res.StepHashes[o.Step] = o.StateHash
+	}
+	switch o.Kind {
+	case EntryCommit:
+		if o.Skipped {
+			e.res.Skipped++
+		} else {
+			e.update(o)
+		}
+		e.res.Samples += e.samples(o.Step)
+		e.res.Losses = append(e.res.Losses, o.Loss)
+	case EntryRetry:
+		e.res.Retries++
+	case EntryDone:
+		e.res.StateHash, e.res.EvalLoss = o.StateHash, o.EvalLoss
+		e.res.EvalCount, e.res.Correct, e.res.MemberRows = o.EvalCount, o.Correct, o.MemberRows
+		return true, e.dev.Sync()
+	}
+	e.last = o
+	e.step, _, _, _, e.exps = e.decider.next(o)
+	e.cover = nil
+	if o.Kind == EntryCommit && (e.step == e.cfg.Hyper.Steps || e.cfg.Hyper.HashEvery > 0 && e.step%e.cfg.Hyper.HashEvery == 0) {
+		if err := e.hash(); err != nil {
+			return false, err
+		}
+	}
+	if e.cfg.Progress != nil {
+		e.cfg.Progress(o)
+	}
+	return false, e.dev.Sync()
+}
+
+// share is this member's part of the microbatches of a step's batch.
+func (e *Engine) share(step, m int) Share { return Shares(step, m, e.cfg.Weights)[e.rank] }
+
+// samples is the number of samples of step that this member computes.
+func (e *Engine) samples(step int) int64 {
+	list := microbatches(len(e.cfg.Order(step)), e.cfg.Hyper.Microbatch)
+	s := e.share(step, len(list))
+	if s.First == s.Last {
+		return 0
+	}
+	return int64(list[s.Last-1][1] - list[s.First][0])
+}

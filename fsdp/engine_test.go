@@ -1,0 +1,196 @@
+package fsdp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"shoal/kernel"
+	"shoal/kernel/ref"
+	"shoal/model"
+	"shoal/model/vit"
+)
+
+// blobs are noisy images, one bright spot per class: enough to learn in a few steps.
+type blobs struct{ n, image, classes int }
+
+func (d blobs) Len() int         { return d.n }
+func (d blobs) Spec() model.Spec { return model.Spec{Floats: d.image * d.image, Labels: 1} }
+func (d blobs) Read(indices []int, b *model.Batch) error {
+	b.N, b.Floats, b.Labels = len(indices), nil, nil
+	for _, i := range indices {
+		px := make([]float32, d.image*d.image)
+		ref.FillUniform(px, ref.Hash64(uint64(i), "noise"), 0, 0.5)
+		px[i%d.classes*7%len(px)] += 2
+		b.Floats = append(b.Floats, px...)
+		b.Labels = append(b.Labels, int32(i%d.classes))
+	}
+	return nil
+}
+
+// setup is a run of the tests: what it trains and how it is cut up.
+type setup struct {
+	weights   []int64
+	model     model.Model
+	train     Dataset
+	eval      Dataset
+	hyper     Hyper
+	strategy  Strategy
+	keep      bool
+	recompute Recompute
+	params    kernel.DType
+	trace     func(rank int, e Event)
+	order     func(step int) []int
+}
+
+func base(t testing.TB) setup {
+	m, err := vit.New(vit.Config{Image: 14, Patch: 7, Channels: 1, Dim: 16, Depth: 3, Heads: 2, Classes: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return setup{
+		weights: []int64{1}, model: m, train: blobs{100, 14, 5}, eval: blobs{30, 14, 5},
+		hyper: Hyper{Steps: 6, Microbatch: 3, Batch: 16, LR: 3e-3, Schedule: "cosine", Warmup: 2, WeightDecay: 0.05, Clip: 1,
+			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Seed: 1, HashEvery: 2},
+		strategy: FSDP, recompute: RecomputeNever, params: kernel.BF16,
+	}
+}
+
+// run trains s on a LocalMesh and returns each rank's result.
+func (s setup) run(t testing.TB) ([]*Result, []kernel.Device, error) {
+	t.Helper()
+	order := s.order
+	if order == nil {
+		order = func(step int) []int {
+			var list []int
+			for i := range s.hyper.Batch {
+				list = append(list, (step*s.hyper.Batch+i)%s.train.Len())
+			}
+			return list
+		}
+	}
+	d := &Decider{Layout: NewLayout(s.model, []int64{1}), Hyper: s.hyper, BatchSize: func(i int) int { return len(order(i)) }}
+	mesh := NewLocalMesh(len(s.weights), d.Decide)
+	results := make([]*Result, len(s.weights))
+	devices := make([]kernel.Device, len(s.weights))
+	var wg sync.WaitGroup
+	errs := make([]error, len(s.weights))
+	for r := range s.weights {
+		devices[r] = ref.New()
+		wg.Go(func() {
+			cfg := Config{Model: s.model, Device: devices[r], Comm: mesh.Comm(r), Hyper: s.hyper, Weights: s.weights,
+				Strategy: s.strategy, KeepGathered: s.keep, Recompute: s.recompute, ParamType: s.params,
+				Train: s.train, Eval: s.eval, Order: order,
+				Stats: func(*Result) []byte { return []byte{byte(r)} }}
+			if s.trace != nil {
+				cfg.Trace = func(e Event) { s.trace(r, e) }
+			}
+			e, err := NewEngine(cfg)
+			if err == nil {
+				results[r], err = e.Run(context.Background())
+			}
+			if err != nil {
+				errs[r] = err
+				mesh.Fail(err)
+			}
+		})
+	}
+	wg.Wait()
+	for r, err := range errs {
+		if err != nil {
+			return results, devices, fmt.Errorf("rank %d: %w", r, err)
+		}
+	}
+	return results, devices, nil
+}
+
+func (s setup) mustRun(t testing.TB) []*Result {
+	t.Helper()
+	res, _, err := s.run(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// same fails unless a member's result equals the reference.
+func same(t *testing.T, want, got *Result) {
+	t.Helper()
+	if got.StateHash != want.StateHash || got.StateHash == "" {
+		t.Errorf("state hash %q, want %q", got.StateHash, want.StateHash)
+	}
+	if !slices.Equal(got.Losses, want.Losses) {
+		t.Errorf("losses %v, want %v", got.Losses, want.Losses)
+	}
+	for step, h := range want.StepHashes {
+		if got.StepHashes[step] != h {
+			t.Errorf("hash after step %d: %q, want %q", step, got.StepHashes[step], h)
+		}
+	}
+	if got.EvalLoss != want.EvalLoss || got.Correct != want.Correct || got.EvalCount != want.EvalCount {
+		t.Errorf("evaluation %v, %d of %d; want %v, %d of %d", got.EvalLoss, got.Correct, got.EvalCount,
+			want.EvalLoss, want.Correct, want.EvalCount)
+	}
+}
+
+func TestOneRunOneHash(t *testing.T) {
+	want := base(t).mustRun(t)[0]
+	if first, last := want.Losses[0], want.Losses[len(want.Losses)-1]; !(last < first) {
+		t.Errorf("loss went from %v to %v: it should fall", first, last)
+	}
+	if len(want.Losses) != 6 || len(want.StepHashes) != 3 || want.EvalCount != 30 {
+		t.Errorf("%d losses, %d step hashes, %d held-out samples; want 6, 3, 30", len(want.Losses), len(want.StepHashes), want.EvalCount)
+	}
+	cases := []struct {
+		name   string
+		change func(*setup)
+	}{
+		{"again", func(s *setup) {}},
+		{"2 peers", func(s *setup) { s.weights = []int64{1, 1} }},
+		{"3 peers", func(s *setup) { s.weights = []int64{1, 1, 1} }},
+		{"5 peers", func(s *setup) { s.weights = []int64{1, 1, 1, 1, 1} }},
+		{"weights 5,1,1", func(s *setup) { s.weights = []int64{5, 1, 1} }},
+		{"a peer with next to nothing", func(s *setup) { s.weights = []int64{1, 1 << 40, 1} }},
+		{"more peers than microbatches", func(s *setup) { s.weights = []int64{1, 1, 1, 1, 1, 1, 1, 1} }},
+		{"ddp, 1 peer", func(s *setup) { s.strategy = DDP }},
+		{"ddp, 3 peers", func(s *setup) { s.strategy = DDP; s.weights = []int64{1, 1, 1} }},
+		{"reshard false", func(s *setup) { s.keep = true; s.weights = []int64{1, 1} }},
+		{"recompute", func(s *setup) { s.recompute = RecomputeAlways; s.weights = []int64{1, 1} }},
+		{"recompute auto", func(s *setup) { s.recompute = RecomputeAuto }},
+		{"all at once", func(s *setup) {
+			s.weights, s.keep, s.recompute = []int64{3, 1, 2}, true, RecomputeAlways
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := base(t)
+			c.change(&s)
+			results := s.mustRun(t)
+			var samples int64
+			for r, got := range results {
+				same(t, want, got)
+				samples += got.Samples
+				if len(got.MemberRows) != len(s.weights) || got.MemberRows[r][0] != byte(r) {
+					t.Errorf("rank %d got rows %v", r, got.MemberRows)
+				}
+			}
+			if want := int64(s.hyper.Steps * s.hyper.Batch); samples != want {
+				t.Errorf("peers computed %d samples, want %d", samples, want)
+			}
+		})
+	}
+}
+
+func TestFloat32Parameters(t *testing.T) {
+	s := base(t)
+	s.params = kernel.F32
+	want := s.mustRun(t)[0]
+	s.weights = []int64{2, 1}
+	same(t, want, s.mustRun(t)[1])
+	if want.StateHash == base(t).mustRun(t)[0].StateHash {
+		t.Error("bf16 and fp32 parameters give the same hash: one of them isn't used")
+	}
+}

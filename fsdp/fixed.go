@@ -1,0 +1,109 @@
+package fsdp
+
+import (
+	"math"
+	"math/big"
+	"math/bits"
+)
+
+// Gradients are summed as integers: a float sum depends on the order of its summands, an integer sum does not. Tensor t
+// has an exponent E_t with |g| <= 2^E_t, so that a microbatch's gradient becomes round(g * 2^(F-E_t)), where F leaves
+// room for all microbatches and a 16-fold growth in 31 bits.
+
+// Values of an exponent that are no power of two.
+const (
+	expZero      = -1 << 14 // no nonzero gradient was ever seen
+	expNotFinite = 1 << 14  // NaN or infinity
+)
+
+// headroom is the growth, as a power of two, that an exponent allows before the step must be tried again.
+const headroom = 4
+
+// fractionBits is F for a global batch of m microbatches in a model in which up to uses stages share one tensor.
+func fractionBits(m, uses int) int { return min(24, 26-bits.Len(uint(m*max(uses, 1)-1))) }
+
+// exponentOf is the smallest E with x <= 2^E, for x >= 0.
+func exponentOf(x float32) int16 {
+	if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
+		return expNotFinite
+	}
+	if x == 0 {
+		return expZero
+	}
+	frac, exp := math.Frexp(float64(x)) // x = frac * 2^exp, frac in [0.5, 1)
+	if frac == 0.5 {
+		exp--
+	}
+	return int16(exp)
+}
+
+// u128 is an unsigned 128-bit integer.
+type u128 struct{ Hi, Lo uint64 }
+
+func (a u128) add(b u128) u128 {
+	lo, carry := bits.Add64(a.Lo, b.Lo, 0)
+	hi, _ := bits.Add64(a.Hi, b.Hi, carry)
+	return u128{hi, lo}
+}
+
+func (a u128) big() *big.Int {
+	b := new(big.Int).SetUint64(a.Hi)
+	return b.Or(b.Lsh(b, 64), new(big.Int).SetUint64(a.Lo))
+}
+
+// sumSquares is the exact sum of q*q.
+func sumSquares(q []int32) u128 {
+	var s u128
+	for _, v := range q {
+		var c uint64
+		s.Lo, c = bits.Add64(s.Lo, uint64(int64(v)*int64(v)), 0)
+		s.Hi += c
+	}
+	return s
+}
+
+// addInto adds little-endian int32 data to acc.
+func addInto(acc []int32, data []byte) {
+	for i := range acc {
+		j := i * 4
+		acc[i] += int32(uint32(data[j]) | uint32(data[j+1])<<8 | uint32(data[j+2])<<16 | uint32(data[j+3])<<24)
+	}
+}
+
+// gradientNorm is the Euclidean norm of the mean gradient: sqrt(sum over tensors of squares[t] * 2^(2(exps[t]-f))) /
+// count, exact but for the one rounding to prec bits at the end.
+func gradientNorm(squares []u128, exps []int16, f int, count int64) *big.Float {
+	sum := new(big.Int)
+	base := math.MaxInt
+	for t, e := range exps {
+		if e != expZero && squares[t] != (u128{}) {
+			base = min(base, 2*(int(e)-f))
+		}
+	}
+	for t, e := range exps {
+		if e != expZero && squares[t] != (u128{}) {
+			s := squares[t].big()
+			sum.Add(sum, s.Lsh(s, uint(2*(int(e)-f)-base)))
+		}
+	}
+	norm := new(big.Float).SetPrec(128)
+	if sum.Sign() == 0 || count == 0 {
+		return norm
+	}
+	x := new(big.Float).SetPrec(uint(max(128, sum.BitLen()))).SetInt(sum)
+	norm.Sqrt(x)
+	norm.SetMantExp(norm, base/2)
+	return norm.Quo(norm, new(big.Float).SetInt64(count))
+}
+
+// lossBits is the fixed-point position in which losses are summed.
+const lossBits = 24
+
+// fixedLoss turns one microbatch's sum of losses into an integer; ok is false if it is not finite or absurdly large.
+func fixedLoss(x float32) (q int64, ok bool) {
+	v := math.RoundToEven(math.Ldexp(float64(x), lossBits))
+	if !(math.Abs(v) < 1<<62) {
+		return 0, false
+	}
+	return int64(v), true
+}

@@ -1,0 +1,130 @@
+package fsdp
+
+import (
+	"context"
+	"fmt"
+
+	"shoal/kernel"
+)
+
+// gathering is an all-gather on its way.
+type gathering struct {
+	unit    int
+	staging []byte // the whole unit as it travels; nil if it is all here already
+	wait    func() error
+	done    chan struct{} // closed when it has arrived, for the trace
+}
+
+// acquire returns when the unit is whole on the device, and sets out for the next one of the plan.
+func (e *Engine) acquire(ctx context.Context, plan walk, unit int) error {
+	u := e.units[unit]
+	if !u.full.None() {
+		return nil
+	}
+	if e.inflight == nil {
+		e.post(ctx, plan)
+	}
+	g := e.inflight
+	if g == nil || g.unit != unit {
+		return fmt.Errorf("fsdp: unit %s is used before it is gathered", u.Name)
+	}
+	start := e.now()
+	if err := g.wait(); err != nil {
+		return fmt.Errorf("fsdp: gather unit %s at step %d: %w", u.Name, e.step, err)
+	}
+	e.trace(TraceWait, unit, start)
+	e.inflight = nil
+	e.post(ctx, plan)
+	u.full = e.dev.Alloc(kernel.Gathered, kernel.F32, u.Len)
+	e.widen(u, g)
+	return nil
+}
+
+// post sets out for the next unit of the plan.
+func (e *Engine) post(ctx context.Context, plan walk) {
+	if e.nextUnit == len(plan.gathers) {
+		return
+	}
+	g := &gathering{unit: plan.gathers[e.nextUnit], wait: func() error { return nil }}
+	e.nextUnit++
+	if e.sharded() {
+		e.gatherShards(ctx, g)
+	}
+	e.inflight = g
+}
+
+// gatherShards starts the all-gather of a unit's parameters into a staging area.
+func (e *Engine) gatherShards(ctx context.Context, g *gathering) {
+	u := e.units[g.unit]
+	width := e.cfg.ParamType.Size()
+	g.staging = make([]byte, u.Len*width)
+	e.dev.Meter().Add(kernel.Gathered, int64(len(g.staging)))
+	parts := make([][]byte, len(u.Cuts)-1)
+	for r := range parts {
+		parts[r] = g.staging[u.Cuts[r]*width : u.Cuts[r+1]*width]
+	}
+	copy(parts[e.rank], u.travel)
+	start := e.now()
+	e.tag++
+	wait := e.cfg.Comm.AllGather(ctx, e.tag, width, u.travel, parts)
+	if e.cfg.Trace == nil {
+		g.wait = wait
+		return
+	}
+	var err error
+	step := e.step
+	g.done = make(chan struct{})
+	go func() {
+		defer close(g.done)
+		err = wait()
+		e.cfg.Trace(Event{Kind: TraceGather, Step: step, Unit: g.unit, Start: start, End: e.now()})
+	}()
+	g.wait = func() error { <-g.done; return err }
+}
+
+// widen turns what travelled into the float32 that the stages see. With nothing staged, the stored copy is rounded the
+// same way.
+func (e *Engine) widen(u *unit, g *gathering) {
+	bf16 := e.cfg.ParamType == kernel.BF16
+	switch {
+	case g.staging != nil && bf16:
+		t := e.dev.Alloc(kernel.Gathered, kernel.BF16, u.Len)
+		e.dev.Upload(t, g.staging)
+		e.dev.FromBF16(u.full, t)
+		e.dev.Free(t)
+	case g.staging != nil:
+		e.dev.Upload(u.full, g.staging)
+	case bf16:
+		t := e.dev.Alloc(kernel.Gathered, kernel.BF16, u.Len)
+		e.dev.ToBF16(t, u.p)
+		e.dev.FromBF16(u.full, t)
+		e.dev.Free(t)
+	default:
+		e.dev.Copy(u.full, u.p)
+	}
+	e.dev.Meter().Add(kernel.Gathered, -int64(len(g.staging)))
+}
+
+// drop gives back a gathered unit.
+func (e *Engine) drop(unit int) {
+	u := e.units[unit]
+	e.dev.Free(u.full)
+	u.full = kernel.Buffer{}
+}
+
+// refresh makes the copies of the own shard that travel.
+func (e *Engine) refresh() {
+	for _, u := range e.units {
+		if u.travel == nil {
+			continue
+		}
+		if e.cfg.ParamType == kernel.F32 {
+			e.dev.Download(u.travel, u.p)
+			continue
+		}
+		t := e.dev.Alloc(kernel.Parameters, kernel.BF16, u.hi-u.lo)
+		e.dev.ToBF16(t, u.p)
+		e.dev.Download(u.travel, t)
+		e.dev.Free(t)
+	}
+}

@@ -1,0 +1,168 @@
+package fsdp
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"shoal/kernel"
+)
+
+// sending is a unit's gradient on its way to the owners.
+type sending struct {
+	data []byte
+	wait func() error
+}
+
+// maxSending is how many units' gradients may be on their way before the backward pass waits.
+const maxSending = 2
+
+// arrivals knows when the own intervals are whole.
+type arrivals struct {
+	mu      sync.Mutex
+	want    int // microbatches per interval
+	missing int // intervals that are not whole
+	whole   chan struct{}
+	started map[int]time.Duration // unit -> when the own part was given away, for the trace
+}
+
+// expect prepares for an attempt in which each own interval gets the sum of m microbatches. It runs before anything can
+// arrive.
+func (e *Engine) expect(m int) {
+	a := &e.arrivals
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.want, a.missing, a.whole, a.started = m, 0, make(chan struct{}), map[int]time.Duration{}
+	for _, u := range e.units {
+		u.counted = 0
+		clear(u.acc)
+		if u.Cuts[e.rank] < u.Cuts[e.rank+1] {
+			a.missing++
+		}
+	}
+	if a.missing == 0 {
+		close(a.whole)
+	}
+}
+
+// giveBack hands the finished gradient of a unit, summed over n own microbatches, to its owners, and goes on while it
+// travels.
+func (e *Engine) giveBack(ctx context.Context, unit, n int) error {
+	u := e.units[unit]
+	data := make([]byte, 4*u.Len)
+	e.dev.Meter().Add(kernel.GradientWork, int64(len(data)))
+	err := e.dev.Download(data, u.work)
+	e.dev.Free(u.work)
+	u.work = kernel.Buffer{}
+	if err != nil {
+		return err
+	}
+	e.arrivals.mu.Lock()
+	e.arrivals.started[unit] = e.now()
+	e.arrivals.mu.Unlock()
+	if n > 0 {
+		parts := make([][]byte, len(u.Cuts)-1)
+		for r := range parts {
+			parts[r] = data[4*u.Cuts[r] : 4*u.Cuts[r+1]]
+		}
+		e.sending = append(e.sending, sending{data, e.cfg.Comm.ReduceScatter(ctx, unit, parts, n)})
+		if own := parts[e.rank]; len(own) > 0 {
+			if err := e.Add(unit, e.rank, 0, own); err != nil {
+				return err
+			}
+			if err := e.Done(unit, e.rank, n); err != nil {
+				return err
+			}
+		}
+	} else {
+		e.dev.Meter().Add(kernel.GradientWork, -int64(len(data)))
+	}
+	return e.sent(maxSending)
+}
+
+// sent waits until at most n units' gradients are on their way.
+func (e *Engine) sent(n int) error {
+	for len(e.sending) > n {
+		s := e.sending[0]
+		e.sending = e.sending[1:]
+		if err := s.wait(); err != nil {
+			return fmt.Errorf("fsdp: give gradients back at step %d: %w", e.step, err)
+		}
+		e.dev.Meter().Add(kernel.GradientWork, -int64(len(s.data)))
+	}
+	return nil
+}
+
+// Add implements Sink.
+func (e *Engine) Add(unit, source, offset int, data []byte) error {
+	if unit < 0 || unit >= len(e.units) || source < 0 || source >= len(e.cfg.Weights) || len(data)%4 != 0 {
+		return fmt.Errorf("fsdp: gradient of unit %d from rank %d: no such unit or rank", unit, source)
+	}
+	u := e.units[unit]
+	lo, hi := u.Cuts[e.rank], u.Cuts[e.rank+1]
+	n := len(data) / 4
+	if offset < 0 || offset+n > hi-lo {
+		return fmt.Errorf("fsdp: gradient of unit %s from rank %d: elements %d to %d of %d", u.Name, source, offset, offset+n, hi-lo)
+	}
+	at := lo - u.lo + offset
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	addInto(u.acc[at:at+n], data)
+	return nil
+}
+
+// Done implements Sink.
+func (e *Engine) Done(unit, source, microbatches int) error {
+	if unit < 0 || unit >= len(e.units) {
+		return fmt.Errorf("fsdp: gradient of unit %d from rank %d: no such unit", unit, source)
+	}
+	u := e.units[unit]
+	a := &e.arrivals
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	u.counted += microbatches
+	if u.counted > a.want {
+		return fmt.Errorf("fsdp: unit %s has %d microbatches after rank %d's, want %d", u.Name, u.counted, source, a.want)
+	}
+	if u.counted == a.want {
+		if start, ok := a.started[unit]; ok {
+			e.trace(TraceReduce, unit, start)
+		}
+		if a.missing--; a.missing == 0 {
+			close(a.whole)
+		}
+	}
+	return nil
+}
+
+// reduced waits until the gradient of everything stored here is whole: the own intervals, and without sharding all the
+// others, which their owners then give to everybody.
+func (e *Engine) reduced(ctx context.Context) error {
+	if err := e.sent(0); err != nil {
+		return err
+	}
+	select {
+	case <-e.arrivals.whole:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if e.cfg.Strategy != DDP {
+		return nil
+	}
+	var waits []func() error
+	for _, u := range e.units {
+		parts := make([][]byte, len(u.Cuts)-1)
+		for r := range parts {
+			parts[r] = kernel.Bytes(u.acc[u.Cuts[r]:u.Cuts[r+1]])
+		}
+		e.tag++
+		waits = append(waits, e.cfg.Comm.AllGather(ctx, e.tag, 4, parts[e.rank], parts))
+	}
+	for i, wait := range waits {
+		if err := wait(); err != nil {
+			return fmt.Errorf("fsdp: gather the gradient of unit %s at step %d: %w", e.units[i].Name, e.step, err)
+		}
+	}
+	return nil
+}

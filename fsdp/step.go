@@ -1,0 +1,369 @@
+package fsdp
+
+import (
+	"context"
+	"math"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"shoal/kernel"
+	"shoal/model"
+)
+
+// work is a member's part of one global batch: for each microbatch its data, the input of every stage, and what the
+// stages keep.
+type work struct {
+	batches []*model.DeviceBatch
+	counts  []int // labels per microbatch that are not ignored
+	inputs  [][]kernel.Buffer
+	kept    [][]*model.Ctx // nil where the stage will be recomputed
+	grads   []kernel.Buffer
+	samples int
+	said    ready
+}
+
+// attempt tries one step, or evaluates after the last one: from the parameters to the log entry that ends it.
+func (e *Engine) attempt(ctx context.Context) (Entry, error) {
+	said := &ready{Step: e.step, Finite: true}
+	var err error
+	if e.tag = 0; e.step == e.cfg.Hyper.Steps {
+		err = e.evaluate(ctx, said)
+	} else {
+		err = e.forwardBackward(ctx, said)
+	}
+	if err != nil {
+		return Entry{}, err
+	}
+	if e.cover != nil {
+		said.Cover = e.cover
+	}
+	b, err := cbor.Marshal(said)
+	if err != nil {
+		return Entry{}, err
+	}
+	if err := e.cfg.Comm.Ready(b); err != nil {
+		return Entry{}, err
+	}
+	return e.cfg.Comm.Next(ctx)
+}
+
+// forwardBackward computes the own microbatches' gradient and waits until that of the own shard is whole.
+func (e *Engine) forwardBackward(ctx context.Context, said *ready) error {
+	order := e.cfg.Order(e.step)
+	list := microbatches(len(order), e.cfg.Hyper.Microbatch)
+	share := e.share(e.step, len(list))
+	w, err := e.load(e.cfg.Train, order, list[share.First:share.Last])
+	if err != nil {
+		return err
+	}
+	w.said = *said
+	w.said.Max = make([]int16, len(e.layout.Tensors))
+	for t := range w.said.Max {
+		w.said.Max[t] = expZero
+	}
+	if err := e.walk(ctx, e.train, w); err != nil {
+		return err
+	}
+	if err := e.reduced(ctx); err != nil {
+		return err
+	}
+	e.measure(&w.said)
+	*said = w.said
+	w.free(e.dev)
+	return nil
+}
+
+// walk computes every visit for the own microbatches, stage by stage (layered accumulation: Lamy-Poirier 2021, arXiv
+// 2106.02679), with the next unit on its way while one is computed.
+func (e *Engine) walk(ctx context.Context, plan walk, w *work) error {
+	e.inflight, e.nextUnit = nil, 0
+	for _, v := range plan.visits {
+		if err := e.acquire(ctx, plan, v.unit); err != nil {
+			return err
+		}
+		start := e.now()
+		if v.backward {
+			e.backward(v.stage, w)
+			e.trace(TraceBackward, v.unit, start)
+		} else {
+			e.forward(v.stage, w, len(plan.visits) > len(e.stages))
+			e.trace(TraceForward, v.unit, start)
+		}
+		if err := e.dev.Sync(); err != nil {
+			return err
+		}
+		if v.finish {
+			if err := e.giveBack(ctx, v.unit, len(w.batches)); err != nil {
+				return err
+			}
+		}
+		if v.release {
+			e.drop(v.unit)
+		}
+	}
+	return nil
+}
+
+// load reads the own microbatches and puts them on the device.
+func (e *Engine) load(data Dataset, order []int, list [][2]int) (*work, error) {
+	w := &work{grads: make([]kernel.Buffer, len(list))}
+	for range e.stages {
+		w.inputs = append(w.inputs, make([]kernel.Buffer, len(list)))
+		w.kept = append(w.kept, make([]*model.Ctx, len(list)))
+	}
+	var b model.Batch
+	for _, mb := range list {
+		if err := data.Read(order[mb[0]:mb[1]], &b); err != nil {
+			return nil, err
+		}
+		if e.encode != nil {
+			encode(e.encode, b.Floats, b.N)
+		}
+		w.batches = append(w.batches, model.UploadBatch(e.dev, &b))
+		w.counts = append(w.counts, b.Count())
+		w.samples += b.N
+	}
+	return w, nil
+}
+
+// encode applies f to each of the n samples in floats.
+func encode(f func(dst, src []float32), floats []float32, n int) {
+	per := len(floats) / n
+	src := make([]float32, per)
+	for i := range n {
+		s := floats[i*per : (i+1)*per]
+		copy(src, s)
+		f(s, src)
+	}
+}
+
+func (w *work) free(dev kernel.Device) {
+	for _, b := range w.batches {
+		b.Free(dev)
+	}
+}
+
+// tensors are the whole tensors of a stage, as windows on its gathered unit.
+func (e *Engine) tensors(stage int) []kernel.Buffer {
+	u := e.units[e.stages[stage].Unit]
+	var list []kernel.Buffer
+	for _, t := range e.layout.stages[stage] {
+		s := u.span(t)
+		list = append(list, u.full.Slice(s.Off, s.N))
+	}
+	return list
+}
+
+// forward computes a stage for each microbatch. The last stage yields the losses.
+func (e *Engine) forward(stage int, w *work, training bool) {
+	p := e.tensors(stage)
+	for j, b := range w.batches {
+		x := w.inputs[stage][j]
+		c := model.NewCtx(e.dev, b)
+		y := e.stages[stage].Layer.Forward(c, p, x)
+		c.EndCall()
+		if stage < len(e.stages)-1 {
+			w.inputs[stage+1][j] = y
+		} else {
+			e.lose(w, j, y, c)
+		}
+		switch {
+		case !training:
+			c.Drop()
+			e.dev.Free(x)
+		case e.cfg.Recompute == RecomputeAlways,
+			e.cfg.Recompute == RecomputeAuto && e.dev.Meter().Live(kernel.Activations) > e.cfg.ActivationBudget:
+			c.Drop()
+		default:
+			w.kept[stage][j] = c
+		}
+	}
+}
+
+// lose adds the losses of microbatch j, and in evaluation counts right answers.
+func (e *Engine) lose(w *work, j int, losses kernel.Buffer, c *model.Ctx) {
+	sum := e.dev.Alloc(kernel.Activations, kernel.F32, 1)
+	e.dev.Sum(sum, losses)
+	var x [1]float32
+	if e.dev.Download(kernel.Bytes(x[:]), sum) == nil {
+		q, ok := fixedLoss(x[0])
+		w.said.Loss += q
+		w.said.Finite = w.said.Finite && ok
+	}
+	w.said.Count += int64(w.counts[j])
+	w.said.Samples += int64(w.batches[j].N)
+	e.dev.Free(sum)
+	e.dev.Free(losses)
+	if e.step == e.cfg.Hyper.Steps {
+		w.said.Correct += e.correct(c)
+	}
+}
+
+// correct is the number of labels that the model predicted.
+func (e *Engine) correct(c *model.Ctx) int64 {
+	pred := c.Predictions()
+	if pred.None() || pred.Len != c.Labels.Len {
+		return 0
+	}
+	got, want := make([]int32, pred.Len), make([]int32, pred.Len)
+	if e.dev.Download(kernel.Bytes(got), pred) != nil || e.dev.Download(kernel.Bytes(want), c.Labels) != nil {
+		return 0
+	}
+	var n int64
+	for i := range got {
+		if got[i] == want[i] {
+			n++
+		}
+	}
+	return n
+}
+
+// backward computes a stage's gradients for each microbatch and adds them, in fixed point, to the unit's.
+func (e *Engine) backward(stage int, w *work) {
+	u := e.units[e.stages[stage].Unit]
+	if u.work.None() {
+		u.work = e.dev.Alloc(kernel.GradientWork, kernel.I32, u.Len)
+		e.dev.Zero(u.work)
+	}
+	p, ids := e.tensors(stage), e.layout.stages[stage]
+	size := 0
+	for _, t := range ids {
+		size += u.span(t).N
+	}
+	grad := e.dev.Alloc(kernel.GradientWork, kernel.F32, size)
+	maxima := e.dev.Alloc(kernel.GradientWork, kernel.F32, len(ids)*len(w.batches))
+	dp := make([]kernel.Buffer, len(ids))
+	at := 0
+	for i, t := range ids {
+		dp[i] = grad.Slice(at, u.span(t).N)
+		at += dp[i].Len
+	}
+	for j := range w.batches {
+		e.backwardOne(stage, j, w, p, dp)
+		for i, t := range ids {
+			e.dev.MaxAbs(maxima.Slice(j*len(ids)+i, 1), dp[i])
+			if e.exps[t] != expZero {
+				s := u.span(t)
+				e.dev.Quantize(u.work.Slice(s.Off, s.N), dp[i], e.decider.fraction()-int(e.exps[t]))
+			}
+		}
+	}
+	seen := make([]float32, maxima.Len)
+	if e.dev.Download(kernel.Bytes(seen), maxima) == nil {
+		for i, x := range seen {
+			t := ids[i%len(ids)]
+			w.said.Max[t] = max(w.said.Max[t], exponentOf(x))
+		}
+	}
+	e.dev.Free(grad)
+	e.dev.Free(maxima)
+}
+
+func (e *Engine) backwardOne(stage, j int, w *work, p, dp []kernel.Buffer) {
+	layer, x := e.stages[stage].Layer, w.inputs[stage][j]
+	c := w.kept[stage][j]
+	if c == nil {
+		c = model.NewCtx(e.dev, w.batches[j])
+		e.dev.Free(layer.Forward(c, p, x))
+		c.EndCall()
+	}
+	dx := layer.Backward(c, p, dp, x, w.grads[j])
+	c.EndCall()
+	c.Drop()
+	w.kept[stage][j] = nil
+	e.dev.Free(w.grads[j])
+	e.dev.Free(x)
+	w.grads[j] = dx
+}
+
+// evaluate computes the losses of the held-out samples, a few at a time so that memory stays small.
+func (e *Engine) evaluate(ctx context.Context, said *ready) error {
+	if e.cfg.Eval != nil {
+		h := e.cfg.Hyper
+		order := make([]int, e.cfg.Eval.Len())
+		for i := range order {
+			order[i] = i
+		}
+		list := microbatches(len(order), h.Microbatch)
+		per := max(1, evalBatches*h.Batch/h.Microbatch)
+		for round := 0; round*per < len(list); round++ {
+			part := list[round*per : min(len(list), (round+1)*per)]
+			s := e.share(round, len(part))
+			w, err := e.load(e.cfg.Eval, order, part[s.First:s.Last])
+			if err != nil {
+				return err
+			}
+			w.said = *said
+			if err := e.walk(ctx, e.eval, w); err != nil {
+				return err
+			}
+			*said = w.said
+			w.free(e.dev)
+		}
+	}
+	if e.cfg.Stats != nil {
+		said.Stats = e.cfg.Stats(e.res)
+	}
+	return nil
+}
+
+// evalBatches is how many training batches' worth of samples one pass of the evaluation takes.
+const evalBatches = 8
+
+// measure fills in the sums of squares and the counts of the own intervals.
+func (e *Engine) measure(said *ready) {
+	said.Squares = make([]u128, len(e.layout.Tensors))
+	for i, u := range e.units {
+		lo, hi := u.Cuts[e.rank], u.Cuts[e.rank+1]
+		said.Counts = append(said.Counts, -1)
+		if lo == hi {
+			continue
+		}
+		said.Counts[i] = u.counted
+		u.within(lo, hi, func(s Span, off, n int) {
+			said.Squares[s.Tensor] = said.Squares[s.Tensor].add(sumSquares(u.acc[off-u.lo : off-u.lo+n]))
+		})
+	}
+}
+
+// update applies AdamW to the stored shard of every unit and makes the copy that travels.
+func (e *Engine) update(o *Outcome) {
+	h := e.cfg.Hyper
+	f := e.decider.fraction()
+	for i, u := range e.units {
+		start := e.now()
+		q := e.dev.Alloc(kernel.GradientWork, kernel.I32, len(u.acc))
+		e.dev.Upload(q, kernel.Bytes(u.acc))
+		u.within(u.lo, u.hi, func(s Span, off, n int) {
+			a := kernel.AdamW{LR: o.LR, Beta1: float32(h.Beta1), Beta2: float32(h.Beta2), Eps: float32(h.Eps), C1: o.C1, C2: o.C2}
+			if s.Param.Decay {
+				a.Decay = o.Decay
+			}
+			if x := o.Used[s.Tensor]; x != expZero {
+				a.Scale = float32(math.Ldexp(float64(o.Scale), int(x)-f))
+			}
+			at := off - u.lo
+			e.dev.AdamW(u.p.Slice(at, n), u.m.Slice(at, n), u.v.Slice(at, n), q.Slice(at, n), a)
+		})
+		e.dev.Free(q)
+		e.trace(TraceUpdate, i, start)
+	}
+	e.refresh()
+}
+
+// hash covers the own intervals for the next Ready.
+func (e *Engine) hash() error {
+	e.cover = make([][]Node, len(e.units))
+	for i, u := range e.units {
+		lo, hi := u.Cuts[e.rank], u.Cuts[e.rank+1]
+		if lo == hi {
+			continue
+		}
+		data := make([]byte, 4*(hi-lo))
+		if err := e.dev.Download(data, u.p.Slice(lo-u.lo, hi-lo)); err != nil {
+			return err
+		}
+		e.cover[i] = cover(lo/Granule, leaves(hi), leaves(u.Len), data)
+	}
+	return nil
+}

@@ -1,0 +1,31 @@
+package fsdp
+
+import "time"
+
+// Event is a span of time in which a member worked on a unit. Start and End are times since the engine was made.
+type Event struct {
+	Kind       EventKind
+	Step       int
+	Unit       int
+	Start, End time.Duration
+}
+
+// EventKind says what was done.
+type EventKind string
+
+const (
+	TraceGather   EventKind = "gather"   // from asking for a unit to having it
+	TraceWait     EventKind = "wait"     // the part of it in which nothing was computed
+	TraceForward  EventKind = "forward"  // a stage's forward pass over all microbatches
+	TraceBackward EventKind = "backward" // a stage's backward pass over all microbatches
+	TraceReduce   EventKind = "reduce"   // from giving a unit's gradient away to having the sum of the own interval
+	TraceUpdate   EventKind = "update"   // AdamW on the own shard
+)
+
+func (e *Engine) now() time.Duration { return time.Since(e.clock) }
+
+func (e *Engine) trace(kind EventKind, unit int, start time.Duration) {
+	if e.cfg.Trace != nil {
+		e.cfg.Trace(Event{Kind: kind, Step: e.step, Unit: unit, Start: start, End: e.now()})
+	}
+}

@@ -1,0 +1,86 @@
+// Package shoal trains one neural network on several peers, fully sharded, with a result that does not depend on how
+// many they are. Run is the whole library: one call starts a run or joins one, and returns its report.
+//
+// The order of a run, and where to read on: peer (host and link), swarm (the run's log and the collectives), fsdp (the
+// training step), kernel (the devices), model (what is trained). cmd/shoal, testnet and programs of one's own are
+// callers of Run.
+package shoal
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"shoal/fsdp"
+	"shoal/internal/report"
+	"shoal/internal/runfile"
+	"shoal/model"
+)
+
+// Dataset is a list of samples (see fsdp.Dataset).
+type Dataset = fsdp.Dataset
+
+// RunFile is what a run file says; its fields are documented in docs/run-file.md.
+type RunFile = runfile.Run
+
+// Report is the result of a run; its fields are documented in docs/report.md.
+type Report = report.Report
+
+// Config is one peer's part in a run. The zero value of each field is its default.
+type Config struct {
+	// RunFile is what is trained and how. The peer that starts the run sets it; a peer that joins gets it from the
+	// run and leaves it nil. With a Model of one's own its model type is "custom".
+	RunFile *RunFile
+
+	// Model and Data are the program's own model and samples, the same on every peer; Eval are held-out samples, or
+	// nil. Where Model is nil, all three are made from the run file.
+	Model model.Model
+	Data  Dataset
+	Eval  Dataset
+
+	// Link joins the run that it names. Empty means: start one.
+	Link string
+	// Peers is how many peers a new run waits for, this one included. 0 means 1.
+	Peers int
+
+	// Memory is the number of bytes that this peer offers: its share of the parameters and of the work follows it. 0
+	// means the memory of the machine.
+	Memory int64
+	// Cores is the number of cores to compute with. 0 means all.
+	Cores int
+	// Kernel is the code path of the CPU: "avx512", "avx2" or "generic". Empty means the best there is.
+	Kernel string
+
+	// Listen are the addresses to listen on, as multiaddrs or host:port. Empty means all interfaces, any port.
+	Listen []string
+	// Announce are further addresses under which others can dial this peer.
+	Announce []string
+	// Identity is the file with this peer's key, made if it is missing. Empty means a new key for this run.
+	Identity string
+
+	// OnLink is called once the run can be joined, with the link for others.
+	OnLink func(link string)
+	// OnWait is called as the number of peers in a run that has not begun changes.
+	OnWait func(have, want int)
+	// Progress is called after each step.
+	Progress func(Progress)
+	// Trace is called for each span of a step, from several goroutines.
+	Trace func(fsdp.Event)
+	// Log gets what a maintainer wants to know. Nil means none.
+	Log *slog.Logger
+}
+
+// Progress is where a run is after a step.
+type Progress struct {
+	Step, Steps int
+	Loss        float64 // mean over the step's labels; NaN if it was not finite
+	Samples     int64   // committed since the start
+	Elapsed     time.Duration
+	Peers       int
+}
+
+// Run takes part in a run until it is done, and returns its report, which is the same on every peer but for wall times.
+// When ctx is cancelled it tells the others why it leaves.
+func Run(ctx context.Context, cfg Config) (*Report, error) {
+	return run(ctx, cfg)
+}
