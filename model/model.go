@@ -76,6 +76,8 @@ type Stage struct {
 // Backward gets the same p and x, and dy, the gradient of the sum of the losses with respect to what Forward returned
 // (the zero Buffer in the last stage). It must write every element of each dp[i] (they start undefined) and returns
 // dx from c.Out (the zero Buffer in the first stage).
+//
+// Neither changes p, x or the batch.
 type Layer interface {
 	Forward(c *Ctx, p []kernel.Buffer, x kernel.Buffer) kernel.Buffer
 	Backward(c *Ctx, p, dp []kernel.Buffer, x, dy kernel.Buffer) kernel.Buffer
