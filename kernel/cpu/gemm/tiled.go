@@ -15,58 +15,91 @@ type tileSet struct {
 	partialWide  bool       // wide tiles also take fewer than 2*vector columns
 }
 
+// A product is cut into blocks of tiledKC steps, those into blocks of tiledNC columns, those into blocks of tiledMC rows,
+// those into panels as wide as a tile, those into tiles. Within a block of rows a panel of B stays in the first cache and
+// the rows of A in the second.
 const (
-	// tiledKC steps of k per block: a packed panel of 32 columns fits into the first cache.
 	tiledKC = 256
-	// packRows is from how many rows of C on copying B's panel into consecutive cache lines pays.
+	tiledNC = 128
+	tiledMC = 240
+	// packRows is from how many rows of C on it pays to copy B into consecutive cache lines.
 	packRows = 96
 )
 
-type tiledScratch struct {
-	b []float32 // one panel of B: (steps, columns of the tile)
+// tiledScratch holds a block of B as panels, one after the other: each (steps, columns of a tile).
+type tiledScratch struct{ b []float32 }
+
+// operand is a matrix whose element (i,p) is x[i*rs+p*cs].
+type operand struct {
+	x      []float32
+	rs, cs int
 }
 
 // run computes p; p.k must be at least 1.
 func (t *tileSet) run(p product, scratch *Scratch) {
 	s := &scratch.tiled
-	s.b = grow(s.b, tiledKC*2*t.vector)
+	s.b = grow(s.b, tiledKC*tiledNC)
 	for pc := 0; pc < p.k; pc += tiledKC {
-		kc := min(tiledKC, p.k-pc)
-		for j := 0; j < p.n; {
-			tiles, width := t.narrow, t.vector
-			if rest := p.n - j; rest >= 2*t.vector || t.partialWide && rest > t.vector {
-				tiles, width = t.wide, 2*t.vector
+		for jc := 0; jc < p.n; jc += tiledNC {
+			t.block(&p, s, pc, min(tiledKC, p.k-pc), jc, min(tiledNC, p.n-jc))
+		}
+	}
+}
+
+// block continues the chains of columns jc..jc+nc by kc steps from pc on.
+func (t *tileSet) block(p *product, s *tiledScratch, pc, kc, jc, nc int) {
+	packed := p.bcs != 1 || p.m >= packRows
+	for ic := 0; ic < p.m; ic += tiledMC {
+		mc := min(tiledMC, p.m-ic)
+		a := operand{p.a[ic*p.ars+pc*p.acs:], p.ars, p.acs}
+		for j := 0; j < nc; {
+			tiles, width := t.widest(nc - j)
+			cols := min(width, nc-j)
+			b := operand{p.b[pc*p.brs+(jc+j)*p.bcs:], p.brs, p.bcs}
+			if packed {
+				panel := operand{s.b[j*kc:][:width*kc], width, 1}
+				if ic == 0 {
+					pack(panel, b, kc, cols)
+				}
+				b = panel
 			}
-			cols := min(width, p.n-j)
-			t.panel(&p, s, tiles, width, j, cols, pc, kc)
+			tilePanel(tiles, kc, a, b, p.c[ic*p.ldc+jc+j:], p.ldc, mc, cols, p.accumulate || pc > 0)
 			j += cols
 		}
 	}
 }
 
-// panel continues the chains of columns j..j+cols by kc steps from pc on.
-func (t *tileSet) panel(p *product, s *tiledScratch, tiles []tileFunc, width, j, cols, pc, kc int) {
-	b, brs := &p.b[pc*p.brs+j*p.bcs], p.brs
-	if p.bcs != 1 {
-		packTransposed(s.b, width, p.b[j*p.bcs+pc:], p.bcs, cols, kc)
-		b, brs = &s.b[0], width
-	} else if p.m >= packRows {
-		for q := range kc {
-			copy(s.b[q*width:][:cols], p.b[(pc+q)*p.brs+j:])
-		}
-		b, brs = &s.b[0], width
+// widest picks the tiles for the next of cols columns, and how many columns they have.
+func (t *tileSet) widest(cols int) ([]tileFunc, int) {
+	if cols >= 2*t.vector || t.partialWide && cols > t.vector {
+		return t.wide, 2 * t.vector
 	}
+	return t.narrow, t.vector
+}
+
+// tilePanel continues the chains of c (rows,cols), one tile wide, by kc steps.
+func tilePanel(tiles []tileFunc, kc int, a, b operand, c []float32, ldc, rows, cols int, load bool) {
 	// Rows are spread evenly, because very low tiles are slow.
-	count := (p.m + len(tiles) - 1) / len(tiles)
-	rows, higher := p.m/count, p.m%count
-	for i := 0; i < p.m; {
-		h := rows
-		if higher > 0 {
+	count := (rows + len(tiles) - 1) / len(tiles)
+	low, higher := rows/count, rows%count
+	for i, at := 0, 0; i < count; i++ {
+		h := low
+		if i < higher {
 			h++
-			higher--
 		}
-		tiles[h-1](kc, &p.a[i*p.ars+pc*p.acs], p.ars, p.acs, b, brs, &p.c[i*p.ldc+j], p.ldc, cols, p.accumulate || pc > 0)
-		i += h
+		tiles[h-1](kc, &a.x[at*a.rs], a.rs, a.cs, &b.x[0], b.rs, &c[at*ldc], ldc, cols, load)
+		at += h
+	}
+}
+
+// pack copies src (rows,cols) to dst, row by row.
+func pack(dst, src operand, rows, cols int) {
+	if src.cs != 1 {
+		packTransposed(dst.x, dst.rs, src.x, src.cs, cols, rows)
+		return
+	}
+	for i := range rows {
+		copy(dst.x[i*dst.rs:][:cols], src.x[i*src.rs:])
 	}
 }
 
