@@ -95,7 +95,7 @@ func (r *Runner) forward(in *model.DeviceBatch) (*pass, error) {
 		c, y, err := r.stageForward(i, in, p.x[i])
 		p.x, p.ctxs = append(p.x, y), append(p.ctxs, c)
 		if err != nil {
-			return p, fmt.Errorf("Forward of stage %d (%T): %w", i, r.m.Stages()[i].Layer, err)
+			return p, fmt.Errorf("stage %d (%T): Forward: %w", i, r.m.Stages()[i].Layer, err)
 		}
 	}
 	return p, nil
@@ -141,14 +141,14 @@ func (r *Runner) backward(p *pass, recompute bool) error {
 		layer := r.m.Stages()[i].Layer
 		if recompute {
 			if err := r.again(i, p); err != nil {
-				return fmt.Errorf("second Forward of stage %d (%T): %w", i, layer, err)
+				return fmt.Errorf("stage %d (%T): second Forward: %w", i, layer, err)
 			}
 		}
 		dx, err := r.stageBackward(i, p, dy)
 		r.dev.Free(dy)
 		if err != nil {
 			r.dev.Free(dx)
-			return fmt.Errorf("Backward of stage %d (%T): %w", i, layer, err)
+			return fmt.Errorf("stage %d (%T): Backward: %w", i, layer, err)
 		}
 		p.ctxs[i].Drop()
 		dy = dx
