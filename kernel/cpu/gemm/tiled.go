@@ -106,20 +106,24 @@ func pack(dst, src operand, rows, cols int) {
 // packTransposed copies the transpose of src, rows of cols elements that are stride apart, to dst, cols rows that are
 // width apart.
 func packTransposed(dst []float32, width int, src []float32, stride, rows, cols int) {
-	blocks := cols / 8
-	whole := 0 // rows done by transpose8, up to column 8*blocks
-	if blocks > 0 {
-		for ; whole+8 <= rows; whole += 8 {
-			transpose8(&dst[whole], width, &src[whole*stride], stride, blocks)
+	rows8, cols8 := rows&^7, cols&^7
+	if cols8 > 0 {
+		for i := 0; i < rows8; i += 8 {
+			transpose8(&dst[i], width, &src[i*stride], stride, cols8/8)
 		}
 	}
+	if cols8 < cols {
+		transposePlain(dst[cols8*width:], width, src[cols8:], stride, rows8, cols-cols8)
+	}
+	if rows8 < rows {
+		transposePlain(dst[rows8:], width, src[rows8*stride:], stride, rows-rows8, cols)
+	}
+}
+
+func transposePlain(dst []float32, width int, src []float32, stride, rows, cols int) {
 	for i := range rows {
-		from := 0
-		if i < whole {
-			from = 8 * blocks
-		}
-		for q, v := range src[i*stride:][from:cols] {
-			dst[(from+q)*width+i] = v
+		for q, v := range src[i*stride:][:cols] {
+			dst[q*width+i] = v
 		}
 	}
 }
