@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"shoal"
+)
+
+// quiet is the least time between two progress lines in a pipe.
+const quiet = 5 * time.Second
+
+// display shows how a run goes: on a terminal one line that is redrawn in place, in a pipe now and then a line of its
+// own. Its methods may be called from any goroutine.
+type display struct {
+	w     io.Writer
+	width func() int // of the terminal, 0 in a pipe
+	now   func() time.Time
+
+	mu       sync.Mutex
+	drawn    int       // columns of the live line that the cursor is on, 0 if none is
+	waiting  func()    // redraws the line that shows a growing waiting time, nil if nobody waits
+	lastLine time.Time // when a pipe got its last progress line
+	rate     rate
+
+	stop chan struct{}
+	done sync.WaitGroup
+}
+
+func newDisplay(w io.Writer) *display {
+	d := &display{w: w, width: func() int { return terminal(w) }, now: time.Now, stop: make(chan struct{})}
+	d.done.Go(d.tick)
+	return d
+}
+
+// Close ends the live line. It may be called twice.
+func (d *display) Close() {
+	d.mu.Lock()
+	select {
+	case <-d.stop:
+	default:
+		close(d.stop)
+	}
+	d.waiting = nil
+	d.endLive()
+	d.mu.Unlock()
+	d.done.Wait()
+}
+
+// tick keeps the waiting time on a terminal up to date.
+func (d *display) tick() {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-d.stop:
+			return
+		case <-t.C:
+			d.mu.Lock()
+			if d.waiting != nil && d.width() > 0 {
+				d.waiting()
+			}
+			d.mu.Unlock()
+		}
+	}
+}
+
+// Line prints a line that stays.
+func (d *display) Line(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.endLive()
+	fmt.Fprintf(d.w, format+"\n", args...)
+}
+
+// Wait shows how many peers are there before a run begins.
+func (d *display) Wait(have, want int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	since := d.now()
+	text := func() string {
+		if have >= want {
+			return fmt.Sprintf("%d of %d peers, starting", have, want)
+		}
+		return fmt.Sprintf("%d of %d peers, waiting %d s", have, want, int(d.now().Sub(since).Seconds()))
+	}
+	if d.width() == 0 {
+		fmt.Fprintln(d.w, text())
+		return
+	}
+	d.waiting = func() { d.draw(text()) }
+	d.waiting()
+}
+
+// Progress shows a step that was committed.
+func (d *display) Progress(p shoal.Progress) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiting = nil
+	d.rate.add(p)
+	text := progressLine(p, &d.rate)
+	if d.width() > 0 {
+		d.draw(text)
+		return
+	}
+	if now := d.now(); p.Step >= p.Steps || now.Sub(d.lastLine) >= quiet {
+		d.lastLine = now
+		fmt.Fprintln(d.w, text)
+	}
+}
+
+// draw replaces the live line. A cursor that reaches the last column would make some terminals scroll.
+func (d *display) draw(text string) {
+	if most := d.width() - 1; utf8.RuneCountInString(text) > most {
+		text = string([]rune(text)[:max(0, most)])
+	}
+	n := utf8.RuneCountInString(text)
+	fmt.Fprint(d.w, "\r", text, strings.Repeat(" ", max(0, min(d.drawn, d.width()-1)-n)))
+	d.drawn = n
+}
+
+// endLive leaves the live line where it is and goes to the next one.
+func (d *display) endLive() {
+	if d.drawn > 0 {
+		fmt.Fprintln(d.w)
+		d.drawn = 0
+	}
+}

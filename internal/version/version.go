@@ -1,0 +1,42 @@
+// Package version tells which build of Shoal this is.
+package version
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// String is the version in one word: the module's version if it was built as one, else the commit ("+dirty" if files
+// were changed), else "dev".
+func String() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "dev"
+	}
+	return fromBuild(info)
+}
+
+func fromBuild(info *debug.BuildInfo) string {
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	commit, dirty := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "+dirty"
+		}
+	}
+	if commit == "" {
+		return "dev"
+	}
+	return commit + dirty
+}
+
+// Long is what `shoal version` prints: version, Go version and platform.
+func Long() string {
+	return fmt.Sprintf("shoal %s %s %s/%s", String(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
