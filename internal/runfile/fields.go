@@ -1,0 +1,186 @@
+package runfile
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A field is one key of the run file. The table in fields is the only place that says what is allowed.
+type field struct {
+	key     string // "train.lr"
+	value   any    // *string, *int, *uint64, *float64 or *bool, into a Run
+	allowed string
+	help    string
+	ok      func() bool // whether the value is allowed
+	off     bool        // the key has no meaning, because its section is the program's own
+}
+
+// fields lists the keys of r in the order of the documentation.
+func fields(r *Run) []field {
+	m, d, t, h := &r.Model, &r.Data, &r.Train, &r.Mesh
+	list := []field{
+		name("name", &r.Name, "what people call the run"),
+
+		choice("model.type", &m.Type, "the network; `custom` is that of a Go program", "vit", Custom),
+		whole("model.image", &m.Image, 1, 1024, "width and height of an image in pixels"),
+		whole("model.patch", &m.Patch, 1, 1024, "width and height of a patch in pixels; divides `image`"),
+		whole("model.channels", &m.Channels, 1, 64, "values per pixel; digits have 1"),
+		whole("model.dim", &m.Dim, 1, 16384, "width of a token"),
+		whole("model.depth", &m.Depth, 1, 1024, "number of blocks"),
+		whole("model.heads", &m.Heads, 1, 1024, "attention heads; divides `dim`"),
+		whole("model.classes", &m.Classes, 1, 65536, "what the network tells apart; at least 10 for digits"),
+
+		choice("data.source", &d.Source, "what it learns from; `custom` is the data of a Go program", "digits", Custom),
+		whole("data.samples", &d.Samples, 1, 1<<30, "training samples, each used once an epoch"),
+		whole("data.eval", &d.Eval, 0, 1<<24, "held-out samples on which accuracy is told; 0 for none"),
+		seed("data.seed", &d.Seed, "which digits are drawn"),
+
+		whole("train.steps", &t.Steps, 1, 1_000_000_000, "steps of the run"),
+		whole("train.batch", &t.Batch, 1, 65536, "samples in a step's global batch"),
+		whole("train.microbatch", &t.Microbatch, 1, 65536, "samples in a microbatch, a peer's unit of work; at most `batch`"),
+		number("train.lr", &t.LR, 1e-12, 100, "highest learning rate"),
+		number("train.min_lr", &t.MinLR, 0, 100, "learning rate at the end of a cosine schedule; at most `lr`"),
+		choice("train.schedule", &t.Schedule, "how the learning rate goes on after the warmup", "cosine", "constant"),
+		whole("train.warmup", &t.Warmup, 0, 1_000_000_000, "steps in which the learning rate climbs; at most `steps`"),
+		number("train.beta1", &t.Beta1, 0, 0.999999, "AdamW's decay of the mean gradient"),
+		number("train.beta2", &t.Beta2, 0, 0.999999, "AdamW's decay of the mean squared gradient"),
+		number("train.eps", &t.Eps, 1e-20, 1, "AdamW's smallest divisor"),
+		number("train.weight_decay", &t.WeightDecay, 0, 100, "decoupled weight decay, not on norms and biases"),
+		number("train.clip", &t.Clip, 0, 1e9, "largest norm of a step's gradient; 0 for no limit"),
+		seed("train.seed", &t.Seed, "initial parameters and order of the samples"),
+
+		choice("mesh.strategy", &h.Strategy, "fsdp shards parameters, gradients and optimizer state; ddp shards nothing",
+			"fsdp", "ddp"),
+		whole("mesh.backups", &h.Backups, 0, 0, "peers that can take over each shard"),
+		choice("mesh.wrap", &h.Wrap, "what is gathered and dropped as one unit", "block"),
+		truth("mesh.reshard", &h.Reshard, "whether a unit is dropped between forward and backward; nothing to ddp"),
+		choice("mesh.recompute", &h.Recompute, "whether activations are computed again in the backward pass",
+			"auto", "always", "never"),
+
+		choice("precision.params", &r.Precision.Params, "format in which parameters travel and are computed with", "bf16", "fp32"),
+		choice("precision.reduce", &r.Precision.Reduce, "format in which gradients are summed", "fixed32"),
+
+		choice("wire.packing", &r.Wire.Packing, "lossless compression of what travels", "auto", "on", "off"),
+	}
+	for i := range list {
+		key := list[i].key
+		list[i].off = m.Type == Custom && strings.HasPrefix(key, "model.") && key != "model.type" ||
+			d.Source == Custom && strings.HasPrefix(key, "data.") && key != "data.source"
+		if key == "mesh.backups" {
+			list[i].allowed = "0, since this release has no backups"
+		}
+	}
+	return list
+}
+
+// MaxName is the largest length of a run's name.
+const MaxName = 64
+
+func name(key string, p *string, help string) field {
+	return field{key: key, value: p, help: help,
+		allowed: fmt.Sprintf("1 to %d letters, digits, `.`, `-` or `_`, in quotes if it looks like a number or truth value", MaxName),
+		ok: func() bool {
+			return len(*p) >= 1 && len(*p) <= MaxName && strings.Trim(*p,
+				"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") == ""
+		}}
+}
+
+func choice(key string, p *string, help string, of ...string) field {
+	allowed := "`" + strings.Join(of, "`, `") + "`"
+	if len(of) == 1 {
+		allowed += " in this release"
+	}
+	return field{key: key, value: p, help: help, allowed: allowed, ok: func() bool { return slices.Contains(of, *p) }}
+}
+
+func whole(key string, p *int, lo, hi int, help string) field {
+	return field{key: key, value: p, help: help, allowed: fmt.Sprintf("a whole number from %d to %d", lo, hi),
+		ok: func() bool { return *p >= lo && *p <= hi }}
+}
+
+func seed(key string, p *uint64, help string) field {
+	return field{key: key, value: p, help: help, allowed: fmt.Sprintf("a whole number from 0 to %d", uint64(math.MaxUint64)),
+		ok: func() bool { return true }}
+}
+
+func number(key string, p *float64, lo, hi float64, help string) field {
+	return field{key: key, value: p, help: help, allowed: fmt.Sprintf("a number from %s to %s", decimal(lo), decimal(hi)),
+		ok: func() bool { return *p >= lo && *p <= hi }}
+}
+
+func truth(key string, p *bool, help string) field {
+	return field{key: key, value: p, help: help, allowed: "`true`, `false`", ok: func() bool { return true }}
+}
+
+// decimal is the shortest text that reads back as the same number.
+func decimal(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+
+// text is the value as a run file has it.
+func (f *field) text() string {
+	switch p := f.value.(type) {
+	case *float64:
+		return decimal(*p)
+	case *int:
+		return strconv.Itoa(*p)
+	case *uint64:
+		return strconv.FormatUint(*p, 10)
+	case *bool:
+		return strconv.FormatBool(*p)
+	case *string:
+		return *p
+	}
+	return ""
+}
+
+// set gives the value of a YAML scalar with the given tag; false if it is of another type.
+func (f *field) set(tag, text string) bool {
+	switch p := f.value.(type) {
+	case *string:
+		*p = text
+		return tag == "!!str"
+	case *bool:
+		*p = text == "true"
+		return tag == "!!bool" && (text == "true" || text == "false")
+	case *int:
+		n, err := strconv.Atoi(text)
+		*p = n
+		return err == nil && tag == "!!int" && plain(text)
+	case *uint64:
+		n, err := strconv.ParseUint(text, 10, 64)
+		*p = n
+		return err == nil && tag == "!!int" && plain(text)
+	case *float64:
+		n, err := strconv.ParseFloat(text, 64)
+		if n == 0 {
+			n = 0 // not minus zero
+		}
+		*p = n
+		return err == nil && (tag == "!!int" || tag == "!!float")
+	}
+	return false
+}
+
+// plain refuses the leading zero that YAML 1.1 reads as octal.
+func plain(text string) bool {
+	digits := strings.TrimLeft(text, "+-")
+	return digits == "0" || !strings.HasPrefix(digits, "0")
+}
+
+// clear sets the value to zero.
+func (f *field) clear() {
+	switch p := f.value.(type) {
+	case *string:
+		*p = ""
+	case *int:
+		*p = 0
+	case *uint64:
+		*p = 0
+	case *float64:
+		*p = 0
+	case *bool:
+		*p = false
+	}
+}

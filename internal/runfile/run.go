@@ -1,0 +1,92 @@
+// Package runfile reads and writes run files: the YAML that says what a run trains, and how. docs/run-file.md has every
+// key. The package knows nothing of models or networks: it holds plain numbers, and says which of them are allowed.
+package runfile
+
+// Run is a run file. Default says what a key is when it is missing; the doc of each field says what it means, and
+// fields.go what is allowed.
+type Run struct {
+	Name      string    `yaml:"name"`
+	Model     Model     `yaml:"model"`
+	Data      Data      `yaml:"data"`
+	Train     Train     `yaml:"train"`
+	Mesh      Mesh      `yaml:"mesh"`
+	Precision Precision `yaml:"precision"`
+	Wire      Wire      `yaml:"wire"`
+}
+
+// The values of Model.Type and Data.Source with which a Go program brings its own. The other keys of the section are
+// then zero.
+const Custom = "custom"
+
+// Model is the network. All but Type belong to the vision transformer.
+type Model struct {
+	Type     string `yaml:"type"`     // "vit" or Custom
+	Image    int    `yaml:"image"`    // width and height of an image in pixels
+	Patch    int    `yaml:"patch"`    // width and height of a patch in pixels; divides Image
+	Channels int    `yaml:"channels"` // values per pixel
+	Dim      int    `yaml:"dim"`      // width of a token
+	Depth    int    `yaml:"depth"`    // blocks
+	Heads    int    `yaml:"heads"`    // attention heads; divides Dim
+	Classes  int    `yaml:"classes"`
+}
+
+// Data is what the network learns from.
+type Data struct {
+	Source  string `yaml:"source"`  // "digits" or Custom
+	Samples int    `yaml:"samples"` // training samples in an epoch
+	Eval    int    `yaml:"eval"`    // held-out samples; 0 means no evaluation
+	Seed    uint64 `yaml:"seed"`    // which digits are drawn
+}
+
+// Train is how it learns: AdamW with decoupled weight decay.
+type Train struct {
+	Steps       int     `yaml:"steps"`
+	Batch       int     `yaml:"batch"`      // samples in a global batch
+	Microbatch  int     `yaml:"microbatch"` // samples in a microbatch, the piece of work that is given to a peer
+	LR          float64 `yaml:"lr"`         // highest learning rate
+	MinLR       float64 `yaml:"min_lr"`     // where a cosine schedule ends
+	Schedule    string  `yaml:"schedule"`   // "cosine" or "constant"
+	Warmup      int     `yaml:"warmup"`     // steps in which the rate climbs to LR
+	Beta1       float64 `yaml:"beta1"`
+	Beta2       float64 `yaml:"beta2"`
+	Eps         float64 `yaml:"eps"`
+	WeightDecay float64 `yaml:"weight_decay"` // not on norms and biases
+	Clip        float64 `yaml:"clip"`         // largest norm of the gradient; 0 means no limit
+	Seed        uint64  `yaml:"seed"`         // initial parameters and order of the samples
+}
+
+// Mesh is how the work and the state are shared out.
+type Mesh struct {
+	Strategy  string `yaml:"strategy"`  // "fsdp" or "ddp"
+	Backups   int    `yaml:"backups"`   // peers that can take over each shard
+	Wrap      string `yaml:"wrap"`      // what a unit is: "block"
+	Reshard   bool   `yaml:"reshard"`   // drop a unit's parameters between forward and backward
+	Recompute string `yaml:"recompute"` // "auto", "always" or "never": make activations again in backward
+}
+
+// Precision is the number formats.
+type Precision struct {
+	Params string `yaml:"params"` // how parameters travel and are computed with: "bf16" or "fp32"
+	Reduce string `yaml:"reduce"` // how gradients are summed: "fixed32"
+}
+
+// Wire is how bytes travel.
+type Wire struct {
+	Packing string `yaml:"packing"` // lossless compression: "auto", "on" or "off"
+}
+
+// Default is the run that trains a vision transformer on digits.
+func Default() Run {
+	return Run{
+		Name:  "digits",
+		Model: Model{Type: "vit", Image: 28, Patch: 7, Channels: 1, Dim: 64, Depth: 12, Heads: 4, Classes: 10},
+		Data:  Data{Source: "digits", Samples: 60000, Eval: 2000, Seed: 1},
+		Train: Train{
+			Steps: 450, Batch: 64, Microbatch: 8, LR: 2e-3, Schedule: "cosine", Warmup: 20,
+			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.05, Clip: 1, Seed: 1,
+		},
+		Mesh:      Mesh{Strategy: "fsdp", Wrap: "block", Reshard: true, Recompute: "auto"},
+		Precision: Precision{Params: "bf16", Reduce: "fixed32"},
+		Wire:      Wire{Packing: "auto"},
+	}
+}

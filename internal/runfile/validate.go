@@ -1,0 +1,90 @@
+package runfile
+
+import "fmt"
+
+// A fault is what is wrong with one key.
+type fault struct {
+	key, problem string
+	line         int // 0 if the key is not in a file
+}
+
+func (f *fault) Error() string {
+	at := ""
+	if f.line > 0 {
+		at = fmt.Sprintf("line %d: ", f.line)
+	}
+	if f.key == "" {
+		return at + f.problem
+	}
+	return at + f.key + ": " + f.problem
+}
+
+// Validate tells the first value that is not allowed, or does not go with another one. Parse has done it; a program
+// that changes a Run does it again.
+func (r *Run) Validate() error {
+	if f := r.fault(); f != nil {
+		return f
+	}
+	return nil
+}
+
+func (r *Run) fault() *fault {
+	list := fields(r)
+	for i := range list {
+		f := &list[i]
+		if f.off {
+			if was := f.text(); was != "0" {
+				return &fault{key: f.key, problem: fmt.Sprintf("is %s, but this key has no meaning when the section is %s", was, Custom)}
+			}
+			continue
+		}
+		if !f.ok() {
+			return f.refuse(f.text())
+		}
+	}
+	return r.disagreement()
+}
+
+// refuse says that text is no value for f.
+func (f *field) refuse(text string) *fault {
+	return &fault{key: f.key, problem: fmt.Sprintf("%s is not allowed here, use %s", short(text), f.allowed)}
+}
+
+// maxValues bounds the memory of a microbatch of images, in float32 values.
+const maxValues = 1 << 28
+
+// disagreement is the first value that does not go with another one. Each value alone is allowed.
+func (r *Run) disagreement() *fault {
+	m, d, t := &r.Model, &r.Data, &r.Train
+	vit, digits := m.Type != Custom, d.Source != Custom
+	for _, c := range []struct {
+		wrong   bool
+		key     string
+		problem string
+	}{
+		{vit && m.Image%max(1, m.Patch) != 0, "model.patch", fmt.Sprintf("%d does not divide model.image, %d", m.Patch, m.Image)},
+		{vit && m.Dim%max(1, m.Heads) != 0, "model.heads", fmt.Sprintf("%d does not divide model.dim, %d", m.Heads, m.Dim)},
+		{vit && digits && m.Channels != 1, "model.channels", fmt.Sprintf("%d is not allowed here, digits have 1", m.Channels)},
+		{vit && digits && m.Classes < 10, "model.classes", fmt.Sprintf("%d is not allowed here, digits have 10", m.Classes)},
+		{t.Microbatch > t.Batch, "train.microbatch", fmt.Sprintf("%d is more than train.batch, %d", t.Microbatch, t.Batch)},
+		{vit && t.Microbatch*m.Channels*m.Image*m.Image > maxValues, "train.microbatch",
+			fmt.Sprintf("%d images are more than %d values, use fewer", t.Microbatch, maxValues)},
+		{t.MinLR > t.LR, "train.min_lr", fmt.Sprintf("%s is more than train.lr, %s", decimal(t.MinLR), decimal(t.LR))},
+		{t.MinLR > 0 && t.Schedule != "cosine", "train.min_lr", "has no meaning with schedule " + t.Schedule + ", leave it out"},
+		{t.Warmup > t.Steps, "train.warmup", fmt.Sprintf("%d is more than train.steps, %d", t.Warmup, t.Steps)},
+	} {
+		if c.wrong {
+			return &fault{key: c.key, problem: c.problem}
+		}
+	}
+	return nil
+}
+
+// short quotes text from outside on one line and cuts it.
+func short(text string) string {
+	const most = 40
+	if r := []rune(text); len(r) > most {
+		text = string(r[:most]) + "..."
+	}
+	return fmt.Sprintf("%q", text)
+}
