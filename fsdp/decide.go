@@ -17,6 +17,7 @@ type Hyper struct {
 	Microbatch  int     // samples per microbatch
 	Batch       int     // samples per global batch
 	LR          float64 // peak learning rate
+	MinLR       float64 // where a cosine schedule ends
 	Schedule    string  // "cosine" or "constant", after the warmup
 	Warmup      int     // steps of linear warmup
 	WeightDecay float64 // decoupled, per unit of learning rate
@@ -131,6 +132,9 @@ func (d *Decider) Decide(prev []byte, readies [][]byte) (EntryKind, []byte, erro
 		var err error
 		if last, err = DecodeOutcome(prev); err != nil {
 			return 0, nil, err
+		}
+		if len(last.Next) != len(d.Layout.Tensors) {
+			return 0, nil, fmt.Errorf("fsdp: the log has %d exponents, the model %d tensors", len(last.Next), len(d.Layout.Tensors))
 		}
 	}
 	members := make([]ready, len(readies))

@@ -1,0 +1,133 @@
+package shoal
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"shoal/fsdp"
+	"shoal/internal/data"
+	"shoal/internal/runfile"
+	"shoal/model"
+	"shoal/model/vit"
+)
+
+// task is what a run trains: the run file made real.
+type task struct {
+	run         RunFile
+	model       model.Model
+	data, eval  Dataset
+	fingerprint string // of everything but the data's contents: run file and model
+}
+
+// description is what a peer that joins fetches before it is admitted. Its JSON fields are part of the protocol.
+type description struct {
+	RunFile string `json:"run_file"`
+	Model   string `json:"model"` // fingerprint of the task
+}
+
+// newTask builds what run and cfg say.
+func newTask(run RunFile, cfg Config) (*task, error) {
+	if err := run.Validate(); err != nil {
+		return nil, err
+	}
+	t := &task{run: run, model: cfg.Model, data: cfg.Data, eval: cfg.Eval}
+	if cfg.Model == nil {
+		if err := t.build(); err != nil {
+			return nil, err
+		}
+	} else if run.Model.Type != runfile.Custom || run.Data.Source != runfile.Custom {
+		return nil, fmt.Errorf("the run file says model.type: %s, data.source: %s, but the program brings its own: set both to %q",
+			run.Model.Type, run.Data.Source, runfile.Custom)
+	}
+	if t.data == nil {
+		return nil, fmt.Errorf("Config.Model is set but Config.Data is nil")
+	}
+	if err := model.Validate(t.model); err != nil {
+		return nil, err
+	}
+	h := sha256.New()
+	h.Write(run.Canonical())
+	h.Write([]byte(model.Describe(t.model)))
+	fmt.Fprintf(h, "%d samples", t.data.Len())
+	if t.eval != nil {
+		fmt.Fprintf(h, ", %d held out", t.eval.Len())
+	}
+	t.fingerprint = hex.EncodeToString(h.Sum(nil))
+	return t, nil
+}
+
+// build makes the model and the data that the run file names.
+func (t *task) build() error {
+	m, d := t.run.Model, t.run.Data
+	if m.Type == runfile.Custom || d.Source == runfile.Custom {
+		return fmt.Errorf("this run trains a Go program's own model (model.type: %s): join it with that program", runfile.Custom)
+	}
+	var err error
+	if t.model, err = vit.New(vit.Config{Image: m.Image, Patch: m.Patch, Channels: m.Channels, Dim: m.Dim, Depth: m.Depth,
+		Heads: m.Heads, Classes: m.Classes}); err != nil {
+		return err
+	}
+	if m.Channels != 1 || m.Classes < 10 {
+		return fmt.Errorf("run file: data.source digits has 1 channel and 10 classes: set model.channels to 1 and model.classes to at least 10")
+	}
+	if t.data, err = data.NewDigits(data.DigitsConfig{Seed: d.Seed, Image: m.Image, Count: d.Samples}); err != nil {
+		return err
+	}
+	if d.Eval > 0 {
+		t.eval, err = data.NewDigits(data.DigitsConfig{Seed: d.Seed, Image: m.Image, Count: d.Eval, First: data.HeldOut})
+	}
+	return err
+}
+
+// describe is what others need to build the same task.
+func (t *task) describe() ([]byte, error) {
+	return json.Marshal(description{RunFile: string(runfile.Marshal(t.run)), Model: t.fingerprint})
+}
+
+// parseDescription is describe's inverse. A program with a model of its own must come to the same fingerprint.
+func parseDescription(b []byte, cfg Config) (*task, error) {
+	var d description
+	if err := json.Unmarshal(b, &d); err != nil {
+		return nil, fmt.Errorf("the run's description is not readable (another version of shoal?): %w", err)
+	}
+	run, err := runfile.Parse([]byte(d.RunFile))
+	if err != nil {
+		return nil, fmt.Errorf("the run's description is not readable (another version of shoal?): %w", err)
+	}
+	t, err := newTask(run, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if t.fingerprint != d.Model {
+		return nil, fmt.Errorf("this program builds another model or data set than the peer that started the run: use the same program and version")
+	}
+	return t, nil
+}
+
+// newRunID names one start of a task: two starts of one run file never meet.
+func (t *task) newRunID() string {
+	nonce := make([]byte, 16)
+	rand.Read(nonce) // never fails
+	h := sha256.Sum256(append([]byte(t.fingerprint), nonce...))
+	return hex.EncodeToString(h[:16])
+}
+
+// hyper are the training settings of the run file.
+func (t *task) hyper() fsdp.Hyper {
+	r := t.run.Train
+	return fsdp.Hyper{Steps: r.Steps, Microbatch: r.Microbatch, Batch: r.Batch, LR: r.LR, MinLR: r.MinLR, Schedule: r.Schedule,
+		Warmup: r.Warmup, WeightDecay: r.WeightDecay, Clip: r.Clip, Beta1: r.Beta1, Beta2: r.Beta2, Eps: r.Eps, Seed: r.Seed,
+		HashEvery: hashEvery}
+}
+
+// hashEvery is the number of steps between two state hashes in the report.
+const hashEvery = 10
+
+// order is the global batch of a step, by index into the data set.
+func (t *task) order(step int) []int {
+	_, indices := data.Batch(t.run.Train.Seed, t.data.Len(), t.run.Train.Batch, step)
+	return indices
+}
