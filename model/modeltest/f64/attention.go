@@ -6,16 +6,10 @@ import (
 	"shoal/kernel"
 )
 
-// Attention implements kernel.Ops. stats holds each row's maximum and sum, as on any device.
-func (d *Device) Attention(y, stats, qkv kernel.Buffer, s kernel.AttentionShape) {
-	v := d.op("Attention")
+// Attention: stats holds each row's maximum and sum, as on any device.
+func (ops) Attention(y, stats, qkv kernel.Buffer, s kernel.AttentionShape) {
 	c := s.H * s.D
-	yy, st, x := v.f(y, s.B*s.T*c), v.f(stats, s.B*s.H*s.T*2), v.f(qkv, s.B*s.T*3*c)
-	v.apart(y, qkv, stats)
-	v.apart(stats, qkv)
-	if !v.ok() {
-		return
-	}
+	yy, st, x := floats(y), floats(stats), floats(qkv)
 	clear(yy)
 	eachRow(s, func(b, h, t, seen int) {
 		p, hi, sum := attentionRow(x, s, b, h, t, seen)
@@ -30,17 +24,10 @@ func (d *Device) Attention(y, stats, qkv kernel.Buffer, s kernel.AttentionShape)
 	})
 }
 
-// AttentionBackward implements kernel.Ops. It computes the softmax again and does not look at y and stats.
-func (d *Device) AttentionBackward(dqkv, dy, y, qkv, stats kernel.Buffer, s kernel.AttentionShape) {
-	v := d.op("AttentionBackward")
+// AttentionBackward computes the softmax again and does not look at y and stats.
+func (ops) AttentionBackward(dqkv, dy, y, qkv, stats kernel.Buffer, s kernel.AttentionShape) {
 	c := s.H * s.D
-	dx, dyy, x := v.f(dqkv, s.B*s.T*3*c), v.f(dy, s.B*s.T*c), v.f(qkv, s.B*s.T*3*c)
-	v.f(y, s.B*s.T*c)
-	v.f(stats, s.B*s.H*s.T*2)
-	v.apart(dqkv, dy, y, qkv, stats)
-	if !v.ok() {
-		return
-	}
+	dx, dyy, x := floats(dqkv), floats(dy), floats(qkv)
 	clear(dx)
 	scale := 1 / math.Sqrt(float64(s.D))
 	eachRow(s, func(b, h, t, seen int) {

@@ -1,20 +1,15 @@
 package f64
 
 import (
+	"fmt"
 	"math"
-	"math/big"
+	"math/bits"
 
 	"shoal/kernel"
 )
 
-// MatMul implements kernel.Ops.
-func (d *Device) MatMul(t kernel.Trans, c, a, b kernel.Buffer, m, n, k int, accumulate bool) {
-	v := d.op("MatMul")
-	y, x, w := v.f(c, m*n), v.f(a, m*k), v.f(b, k*n)
-	v.apart(c, a, b)
-	if !v.ok() {
-		return
-	}
+func (ops) MatMul(t kernel.Trans, c, a, b kernel.Buffer, m, n, k int, accumulate bool) {
+	y, x, w := floats(c), floats(a), floats(b)
 	ai, ak, bj, bk := k, 1, 1, n // strides of A(i,k) and B(k,j)
 	switch t {
 	case kernel.NT:
@@ -36,107 +31,55 @@ func (d *Device) MatMul(t kernel.Trans, c, a, b kernel.Buffer, m, n, k int, accu
 	}
 }
 
-// AddRows implements kernel.Ops.
-func (d *Device) AddRows(y, x, table kernel.Buffer, rows, cols, period int) {
-	v := d.op("AddRows")
-	if period < 1 {
-		v.fail("period %d", period)
-	}
-	yy, xx, tt := v.f(y, rows*cols), v.f(x, rows*cols), v.f(table, period*cols)
-	v.same(y, x)
-	v.apart(y, table)
-	if !v.ok() {
-		return
-	}
+func (ops) AddRows(y, x, table kernel.Buffer, rows, cols, period int) {
+	yy, xx, tt := floats(y), floats(x), floats(table)
 	for i := range yy {
 		yy[i] = xx[i] + tt[i%(period*cols)]
 	}
 }
 
-// SumRows implements kernel.Ops.
-func (d *Device) SumRows(dtable, dy kernel.Buffer, rows, cols, period int) {
-	v := d.op("SumRows")
-	if period < 1 {
-		v.fail("period %d", period)
-	}
-	dt, dyy := v.f(dtable, period*cols), v.f(dy, rows*cols)
-	v.apart(dtable, dy)
-	if !v.ok() {
-		return
-	}
+func (ops) SumRows(dtable, dy kernel.Buffer, rows, cols, period int) {
+	dt, dyy := floats(dtable), floats(dy)
 	clear(dt)
 	for i := range dyy {
 		dt[i%(period*cols)] += dyy[i]
 	}
 }
 
-// Add implements kernel.Ops.
-func (d *Device) Add(y, a, b kernel.Buffer) {
-	v := d.op("Add")
-	yy, aa, bb := v.f(y, y.Len), v.f(a, y.Len), v.f(b, y.Len)
-	v.same(y, a, b)
-	if !v.ok() {
-		return
-	}
+func (ops) Add(y, a, b kernel.Buffer) {
+	yy, aa, bb := floats(y), floats(a), floats(b)
 	for i := range yy {
 		yy[i] = aa[i] + bb[i]
 	}
 }
 
-// Zero implements kernel.Ops.
-func (d *Device) Zero(y kernel.Buffer) {
-	v := d.op("Zero")
-	m := v.window(y, y.Len)
-	if m == nil {
-		return
-	}
-	if m.t == kernel.I32 {
-		clear(m.i[y.Off : y.Off+y.Len])
+func (ops) Zero(y kernel.Buffer) {
+	if y.Mem.DType() == kernel.I32 {
+		clear(ints(y))
 	} else {
-		clear(m.f[y.Off : y.Off+y.Len])
+		clear(floats(y))
 	}
 }
 
-// Copy implements kernel.Ops.
-func (d *Device) Copy(dst, src kernel.Buffer) {
-	v := d.op("Copy")
-	to, from := v.window(dst, dst.Len), v.window(src, dst.Len)
-	v.same(dst, src)
-	if v.ok() && to.t != from.t {
-		v.fail("from %v to %v", from.t, to.t)
-	}
-	if !v.ok() {
-		return
-	}
-	if to.t == kernel.I32 {
-		copy(to.i[dst.Off:], from.i[src.Off:src.Off+src.Len])
+func (ops) Copy(dst, src kernel.Buffer) {
+	if dst.Mem.DType() == kernel.I32 {
+		copy(ints(dst), ints(src))
 	} else {
-		copy(to.f[dst.Off:], from.f[src.Off:src.Off+src.Len])
+		copy(floats(dst), floats(src))
 	}
 }
 
 // unary computes y = f(x) element by element.
-func (d *Device) unary(op string, y, x kernel.Buffer, f func(float64) float64) {
-	v := d.op(op)
-	yy, xx := v.f(y, x.Len), v.f(x, x.Len)
-	v.same(y, x)
-	if !v.ok() {
-		return
-	}
+func unary(y, x kernel.Buffer, f func(float64) float64) {
+	yy, xx := floats(y), floats(x)
 	for i := range yy {
 		yy[i] = f(xx[i])
 	}
 }
 
 // unaryBackward computes dx = dy * df(x) element by element.
-func (d *Device) unaryBackward(op string, dx, x, dy kernel.Buffer, df func(float64) float64) {
-	v := d.op(op)
-	dxx, xx, dyy := v.f(dx, x.Len), v.f(x, x.Len), v.f(dy, x.Len)
-	v.same(dx, dy)
-	v.apart(dx, x)
-	if !v.ok() {
-		return
-	}
+func unaryBackward(dx, x, dy kernel.Buffer, df func(float64) float64) {
+	dxx, xx, dyy := floats(dx), floats(x), floats(dy)
 	for i := range dxx {
 		dxx[i] = dyy[i] * df(xx[i])
 	}
@@ -148,29 +91,25 @@ const (
 	geluB = 0.044715
 )
 
-// GELU implements kernel.Ops.
-func (d *Device) GELU(y, x kernel.Buffer) {
-	d.unary("GELU", y, x, func(x float64) float64 {
+func (ops) GELU(y, x kernel.Buffer) {
+	unary(y, x, func(x float64) float64 {
 		return 0.5 * x * (1 + math.Tanh(geluA*(x+geluB*x*x*x)))
 	})
 }
 
-// GELUBackward implements kernel.Ops.
-func (d *Device) GELUBackward(dx, x, dy kernel.Buffer) {
-	d.unaryBackward("GELUBackward", dx, x, dy, func(x float64) float64 {
+func (ops) GELUBackward(dx, x, dy kernel.Buffer) {
+	unaryBackward(dx, x, dy, func(x float64) float64 {
 		t := math.Tanh(geluA * (x + geluB*x*x*x))
 		return 0.5*(1+t) + 0.5*x*(1-t*t)*geluA*(1+3*geluB*x*x)
 	})
 }
 
-// ReLU implements kernel.Ops.
-func (d *Device) ReLU(y, x kernel.Buffer) {
-	d.unary("ReLU", y, x, func(x float64) float64 { return max(x, 0) })
+func (ops) ReLU(y, x kernel.Buffer) {
+	unary(y, x, func(x float64) float64 { return max(x, 0) })
 }
 
-// ReLUBackward implements kernel.Ops.
-func (d *Device) ReLUBackward(dx, x, dy kernel.Buffer) {
-	d.unaryBackward("ReLUBackward", dx, x, dy, func(x float64) float64 {
+func (ops) ReLUBackward(dx, x, dy kernel.Buffer) {
+	unaryBackward(dx, x, dy, func(x float64) float64 {
 		if x > 0 {
 			return 1
 		}
@@ -178,17 +117,9 @@ func (d *Device) ReLUBackward(dx, x, dy kernel.Buffer) {
 	})
 }
 
-// LayerNorm implements kernel.Ops.
-func (d *Device) LayerNorm(y, mean, rstd, x, gamma, beta kernel.Buffer, rows, cols int) {
-	v := d.op("LayerNorm")
-	yy, mu, rs, xx := v.f(y, rows*cols), v.f(mean, rows), v.f(rstd, rows), v.f(x, rows*cols)
-	g, b := v.f(gamma, cols), v.f(beta, cols)
-	for _, out := range []kernel.Buffer{y, mean, rstd} {
-		v.apart(out, x, gamma, beta)
-	}
-	if !v.ok() {
-		return
-	}
+func (ops) LayerNorm(y, mean, rstd, x, gamma, beta kernel.Buffer, rows, cols int) {
+	yy, mu, rs, xx := floats(y), floats(mean), floats(rstd), floats(x)
+	g, b := floats(gamma), floats(beta)
 	for r := range rows {
 		row, out := xx[r*cols:(r+1)*cols], yy[r*cols:(r+1)*cols]
 		m, s := 0.0, 0.0
@@ -205,18 +136,9 @@ func (d *Device) LayerNorm(y, mean, rstd, x, gamma, beta kernel.Buffer, rows, co
 	}
 }
 
-// LayerNormBackward implements kernel.Ops.
-func (d *Device) LayerNormBackward(dx, dgamma, dbeta, dy, x, mean, rstd, gamma kernel.Buffer, rows, cols int) {
-	v := d.op("LayerNormBackward")
-	dxx, dg, db := v.f(dx, rows*cols), v.f(dgamma, cols), v.f(dbeta, cols)
-	dyy, xx, mu, rs, g := v.f(dy, rows*cols), v.f(x, rows*cols), v.f(mean, rows), v.f(rstd, rows), v.f(gamma, cols)
-	v.same(dx, dy)
-	v.apart(dx, x, mean, rstd, gamma)
-	v.apart(dgamma, dy, x, mean, rstd, gamma)
-	v.apart(dbeta, dy, x, mean, rstd, gamma)
-	if !v.ok() {
-		return
-	}
+func (ops) LayerNormBackward(dx, dgamma, dbeta, dy, x, mean, rstd, gamma kernel.Buffer, rows, cols int) {
+	dxx, dg, db := floats(dx), floats(dgamma), floats(dbeta)
+	dyy, xx, mu, rs, g := floats(dy), floats(x), floats(mean), floats(rstd), floats(gamma)
 	clear(dg)
 	clear(db)
 	hat, dhat := make([]float64, cols), make([]float64, cols)
@@ -236,14 +158,8 @@ func (d *Device) LayerNormBackward(dx, dgamma, dbeta, dy, x, mean, rstd, gamma k
 	}
 }
 
-// Embedding implements kernel.Ops.
-func (d *Device) Embedding(y, table, ids kernel.Buffer, rows, cols int) {
-	v := d.op("Embedding")
-	yy, tt, id := v.f(y, rows*cols), v.f(table, table.Len), v.i(ids, rows)
-	v.apart(y, table)
-	if !v.ok() || cols == 0 {
-		return
-	}
+func (ops) Embedding(y, table, ids kernel.Buffer, rows, cols int) {
+	yy, tt, id := floats(y), floats(table), ints(ids)
 	clear(yy)
 	for r, t := range id {
 		if t >= 0 && int(t) < len(tt)/cols {
@@ -252,14 +168,8 @@ func (d *Device) Embedding(y, table, ids kernel.Buffer, rows, cols int) {
 	}
 }
 
-// EmbeddingBackward implements kernel.Ops.
-func (d *Device) EmbeddingBackward(dtable, dy, ids kernel.Buffer, rows, cols int) {
-	v := d.op("EmbeddingBackward")
-	dt, dyy, id := v.f(dtable, dtable.Len), v.f(dy, rows*cols), v.i(ids, rows)
-	v.apart(dtable, dy)
-	if !v.ok() || cols == 0 {
-		return
-	}
+func (ops) EmbeddingBackward(dtable, dy, ids kernel.Buffer, rows, cols int) {
+	dt, dyy, id := floats(dtable), floats(dy), ints(ids)
 	clear(dt)
 	for r, t := range id {
 		if t >= 0 && int(t) < len(dt)/cols {
@@ -270,50 +180,32 @@ func (d *Device) EmbeddingBackward(dtable, dy, ids kernel.Buffer, rows, cols int
 	}
 }
 
-// MeanRows implements kernel.Ops.
-func (d *Device) MeanRows(y, x kernel.Buffer, groups, n, cols int) {
-	v := d.op("MeanRows")
-	yy, xx := v.f(y, groups*cols), v.f(x, groups*n*cols)
-	v.apart(y, x)
-	if !v.ok() {
-		return
-	}
+func (ops) MeanRows(y, x kernel.Buffer, groups, n, cols int) {
+	yy, xx := floats(y), floats(x)
 	clear(yy)
 	for i, e := range xx {
 		yy[i/(n*cols)*cols+i%cols] += e / float64(n)
 	}
 }
 
-// MeanRowsBackward implements kernel.Ops.
-func (d *Device) MeanRowsBackward(dx, dy kernel.Buffer, groups, n, cols int) {
-	v := d.op("MeanRowsBackward")
-	dxx, dyy := v.f(dx, groups*n*cols), v.f(dy, groups*cols)
-	v.apart(dx, dy)
-	if !v.ok() {
-		return
-	}
+func (ops) MeanRowsBackward(dx, dy kernel.Buffer, groups, n, cols int) {
+	dxx, dyy := floats(dx), floats(dy)
 	for i := range dxx {
 		dxx[i] = dyy[i/(n*cols)*cols+i%cols] / float64(n)
 	}
 }
 
-// CrossEntropy implements kernel.Ops.
-func (d *Device) CrossEntropy(loss, dlogits, logits, labels kernel.Buffer, rows, cols int) {
-	v := d.op("CrossEntropy")
-	l, x, lab := v.f(loss, rows), v.f(logits, rows*cols), v.i(labels, rows)
+func (o ops) CrossEntropy(loss, dlogits, logits, labels kernel.Buffer, rows, cols int) {
+	l, x, lab := floats(loss), floats(logits), ints(labels)
 	var dx []float64
 	if !dlogits.None() {
-		dx = v.f(dlogits, rows*cols)
+		dx = floats(dlogits)
 	}
-	v.same(dlogits, logits)
-	v.apart(loss, logits)
 	for _, t := range lab {
 		if int(t) >= cols {
-			v.fail("label %d of %d classes", t, cols)
+			o.d.Fail(fmt.Errorf("f64: CrossEntropy: label %d of %d classes", t, cols))
+			return
 		}
-	}
-	if !v.ok() {
-		return
 	}
 	for r, t := range lab {
 		p := softmax(x[r*cols : (r+1)*cols])
@@ -346,13 +238,8 @@ func softmax(x []float64) []float64 {
 	return p
 }
 
-// Argmax implements kernel.Ops.
-func (d *Device) Argmax(idx, x kernel.Buffer, rows, cols int) {
-	v := d.op("Argmax")
-	ii, xx := v.i(idx, rows), v.f(x, rows*cols)
-	if !v.ok() {
-		return
-	}
+func (ops) Argmax(idx, x kernel.Buffer, rows, cols int) {
+	ii, xx := ints(idx), floats(x)
 	for r := range rows {
 		ii[r] = 0
 		for j, e := range xx[r*cols : (r+1)*cols] {
@@ -363,28 +250,16 @@ func (d *Device) Argmax(idx, x kernel.Buffer, rows, cols int) {
 	}
 }
 
-// Sum implements kernel.Ops.
-func (d *Device) Sum(dst, x kernel.Buffer) {
-	v := d.op("Sum")
-	y, xx := v.f(dst, 1), v.f(x, x.Len)
-	v.apart(dst, x)
-	if !v.ok() {
-		return
-	}
+func (ops) Sum(dst, x kernel.Buffer) {
+	y, xx := floats(dst), floats(x)
 	y[0] = 0
 	for _, e := range xx {
 		y[0] += e
 	}
 }
 
-// MaxAbs implements kernel.Ops.
-func (d *Device) MaxAbs(dst, x kernel.Buffer) {
-	v := d.op("MaxAbs")
-	y, xx := v.f(dst, 1), v.f(x, x.Len)
-	v.apart(dst, x)
-	if !v.ok() {
-		return
-	}
+func (ops) MaxAbs(dst, x kernel.Buffer) {
+	y, xx := floats(dst), floats(x)
 	y[0] = 0
 	for _, e := range xx {
 		if math.IsNaN(e) {
@@ -394,13 +269,8 @@ func (d *Device) MaxAbs(dst, x kernel.Buffer) {
 	}
 }
 
-// Quantize implements kernel.Ops.
-func (d *Device) Quantize(acc, g kernel.Buffer, shift int) {
-	v := d.op("Quantize")
-	a, gg := v.i(acc, g.Len), v.f(g, g.Len)
-	if !v.ok() {
-		return
-	}
+func (ops) Quantize(acc, g kernel.Buffer, shift int) {
+	a, gg := ints(acc), floats(g)
 	for i, e := range gg {
 		q := math.RoundToEven(math.Ldexp(e, shift))
 		if !math.IsNaN(q) {
@@ -409,46 +279,25 @@ func (d *Device) Quantize(acc, g kernel.Buffer, shift int) {
 	}
 }
 
-// AddI32 implements kernel.Ops.
-func (d *Device) AddI32(acc, x kernel.Buffer) {
-	v := d.op("AddI32")
-	a, xx := v.i(acc, x.Len), v.i(x, x.Len)
-	v.same(acc, x)
-	if !v.ok() {
-		return
-	}
+func (ops) AddI32(acc, x kernel.Buffer) {
+	a, xx := ints(acc), ints(x)
 	for i, e := range xx {
 		a[i] += e
 	}
 }
 
-// SumSquares implements kernel.Ops.
-func (d *Device) SumSquares(dst, x kernel.Buffer) {
-	v := d.op("SumSquares")
-	y, xx := v.i(dst, 4), v.i(x, x.Len)
-	v.apart(dst, x)
-	if !v.ok() {
-		return
-	}
-	sum, sq, word := new(big.Int), new(big.Int), new(big.Int)
+func (ops) SumSquares(dst, x kernel.Buffer) {
+	y, xx := ints(dst), ints(x)
+	var hi, lo, carry uint64
 	for _, e := range xx {
-		sq.SetInt64(int64(e))
-		sum.Add(sum, sq.Mul(sq, sq))
+		lo, carry = bits.Add64(lo, uint64(int64(e)*int64(e)), 0)
+		hi += carry
 	}
-	for i := range y {
-		y[i] = int32(uint32(word.Rsh(sum, uint(32*i)).Uint64()))
-	}
+	y[0], y[1], y[2], y[3] = int32(uint32(lo)), int32(uint32(lo>>32)), int32(uint32(hi)), int32(uint32(hi>>32))
 }
 
-// AdamW implements kernel.Ops.
-func (d *Device) AdamW(p, m, vv, q kernel.Buffer, h kernel.AdamW) {
-	v := d.op("AdamW")
-	pp, mm, m2, qq := v.f(p, q.Len), v.f(m, q.Len), v.f(vv, q.Len), v.i(q, q.Len)
-	v.apart(p, m, vv)
-	v.apart(m, vv)
-	if !v.ok() {
-		return
-	}
+func (ops) AdamW(p, m, vv, q kernel.Buffer, h kernel.AdamW) {
+	pp, mm, m2, qq := floats(p), floats(m), floats(vv), ints(q)
 	b1, b2 := float64(h.Beta1), float64(h.Beta2)
 	for i := range pp {
 		g := float64(qq[i]) * float64(h.Scale)
@@ -459,12 +308,11 @@ func (d *Device) AdamW(p, m, vv, q kernel.Buffer, h kernel.AdamW) {
 	}
 }
 
-// ToBF16 implements kernel.Ops. It keeps the value as it is.
-func (d *Device) ToBF16(dst, src kernel.Buffer) {
-	d.unary("ToBF16", dst, src, func(x float64) float64 { return x })
+// ToBF16 keeps the value as it is.
+func (ops) ToBF16(dst, src kernel.Buffer) {
+	unary(dst, src, func(x float64) float64 { return x })
 }
 
-// FromBF16 implements kernel.Ops.
-func (d *Device) FromBF16(dst, src kernel.Buffer) {
-	d.unary("FromBF16", dst, src, func(x float64) float64 { return x })
+func (ops) FromBF16(dst, src kernel.Buffer) {
+	unary(dst, src, func(x float64) float64 { return x })
 }
