@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"shoal/kernel"
@@ -130,27 +131,71 @@ func Describe(m Model) string {
 	return s.String()
 }
 
-// Validate reports the first fault of m's structure: a name used twice, a dimension below 1, a stage whose unit or
-// parameter does not exist, a parameter that no stage uses.
+// MaxElements is the most elements that a unit's parameters may have together, and the most values of a sample.
+const MaxElements = math.MaxInt32
+
+// Validate reports the first fault of m's structure: a name used twice, a dimension below 1, a unit of more than
+// MaxElements, a stage whose unit or parameter does not exist, a parameter that no stage uses.
 func Validate(m Model) error {
 	units, stages := m.Units(), m.Stages()
 	if len(units) == 0 || len(stages) == 0 {
 		return fmt.Errorf("model: needs at least one unit and one stage")
 	}
+	if err := m.Sample().validate(); err != nil {
+		return err
+	}
 	unitOf := map[string]int{}
 	for i, u := range units {
+		room := MaxElements
 		for _, p := range u.Params {
+			if err := p.validate(); err != nil {
+				return err
+			}
 			if _, dup := unitOf[p.Name]; dup {
 				return fmt.Errorf("model: parameter name %q is used twice", p.Name)
 			}
-			for _, d := range p.Shape {
-				if d < 1 {
-					return fmt.Errorf("model: parameter %q has shape %v: every dimension must be at least 1", p.Name, p.Shape)
-				}
-			}
 			unitOf[p.Name] = i
+			if room -= p.Len(); room < 0 {
+				return fmt.Errorf("model: unit %q has more than %d parameters", u.Name, MaxElements)
+			}
 		}
 	}
+	return validateStages(units, stages, unitOf)
+}
+
+func (s Spec) validate() error {
+	for _, n := range []int{s.Floats, s.Tokens, s.Labels} {
+		if n < 0 || n > MaxElements {
+			return fmt.Errorf("model: a sample of %+v: each number must be from 0 to %d", s, MaxElements)
+		}
+	}
+	if s.Labels < 1 {
+		return fmt.Errorf("model: a sample has %d labels: needs at least one label", s.Labels)
+	}
+	return nil
+}
+
+func (p Param) validate() error {
+	if p.Name == "" {
+		return fmt.Errorf("model: a parameter of shape %v has no name", p.Shape)
+	}
+	n := 1
+	for _, d := range p.Shape {
+		if d < 1 {
+			return fmt.Errorf("model: parameter %q has shape %v: every dimension must be at least 1", p.Name, p.Shape)
+		}
+		if d > MaxElements/n {
+			return fmt.Errorf("model: parameter %q of shape %v has more than %d elements", p.Name, p.Shape, MaxElements)
+		}
+		n *= d
+	}
+	if p.Init.Kind > Normal {
+		return fmt.Errorf("model: parameter %q has an unknown Init %d", p.Name, p.Init.Kind)
+	}
+	return nil
+}
+
+func validateStages(units []Unit, stages []Stage, unitOf map[string]int) error {
 	used := map[string]bool{}
 	for i, st := range stages {
 		if st.Unit < 0 || st.Unit >= len(units) || st.Layer == nil {
@@ -163,9 +208,11 @@ func Validate(m Model) error {
 			used[n] = true
 		}
 	}
-	for n := range unitOf {
-		if !used[n] {
-			return fmt.Errorf("model: parameter %q is used by no stage", n)
+	for _, u := range units {
+		for _, p := range u.Params {
+			if !used[p.Name] {
+				return fmt.Errorf("model: parameter %q is used by no stage", p.Name)
+			}
 		}
 	}
 	return nil

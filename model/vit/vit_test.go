@@ -46,7 +46,7 @@ func TestConfigErrors(t *testing.T) {
 		{"depth", with(func(c *vit.Config) { c.Depth = 1025 }), "must be from 1 to 1024"},
 		{"patch", with(func(c *vit.Config) { c.Patch = 4 }), "patch is 4: must divide image, which is 6"},
 		{"heads", with(func(c *vit.Config) { c.Heads = 3 }), "heads is 3: must divide dim, which is 4"},
-		{"classes", with(func(c *vit.Config) { c.Classes = 1 << 40 }), "classes is 1099511627776"},
+		{"classes", with(func(c *vit.Config) { c.Classes = 1 << 30 }), "classes is 1073741824"},
 		{"sample", with(func(c *vit.Config) { c.Image, c.Channels = 1<<16, 1<<10; c.Patch = 1 << 16 }), "channels x image x image"},
 		{"root", with(func(c *vit.Config) { c.Dim, c.Classes = 1<<12, 1<<24 }), "a root unit of"},
 		{"block", with(func(c *vit.Config) { c.Dim = 1 << 14 }), "dim is 16384: a block would have"},
