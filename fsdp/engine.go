@@ -92,7 +92,6 @@ type Engine struct {
 	decider *Decider
 	rank    int
 	units   []*unit
-	params  []map[string]Span // per unit: by parameter name
 	stages  []model.Stage
 	encode  func(dst, src []float32)
 	train   walk

@@ -285,7 +285,7 @@ func (e *Engine) evaluate(ctx context.Context, said *ready) error {
 			order[i] = i
 		}
 		list := microbatches(len(order), h.Microbatch)
-		per := max(1, evalBatches*h.Batch/h.Microbatch)
+		per := evalPass(h)
 		for round := 0; round*per < len(list); round++ {
 			part := list[round*per : min(len(list), (round+1)*per)]
 			s := e.share(round, len(part))
@@ -306,9 +306,6 @@ func (e *Engine) evaluate(ctx context.Context, said *ready) error {
 	}
 	return nil
 }
-
-// evalBatches is how many training batches' worth of samples one pass of the evaluation takes.
-const evalBatches = 8
 
 // measure fills in the sums of squares and the counts of the own intervals.
 func (e *Engine) measure(said *ready) {

@@ -1,0 +1,16 @@
+// Package sysinfo tells what the machine and the process have and use.
+package sysinfo
+
+// AssumedMemory is what Memory says where the system can't be asked.
+const AssumedMemory = 4 << 30
+
+// Memory is the machine's memory in bytes.
+func Memory() int64 {
+	if n := memory(); n > 0 {
+		return n
+	}
+	return AssumedMemory
+}
+
+// PeakRSS is the most memory, in bytes, that this process ever had resident; 0 where the system can't be asked.
+func PeakRSS() int64 { return peakRSS() }

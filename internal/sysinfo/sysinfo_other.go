@@ -1,0 +1,6 @@
+//go:build !linux && !darwin
+
+package sysinfo
+
+func memory() int64  { return 0 }
+func peakRSS() int64 { return 0 }

@@ -1,0 +1,325 @@
+package shoal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"shoal/fsdp"
+	"shoal/internal/report"
+	"shoal/internal/sysinfo"
+	"shoal/internal/version"
+	"shoal/kernel"
+	"shoal/kernel/cpu"
+	"shoal/peer"
+	"shoal/swarm"
+)
+
+// member is one peer's part in a run while it lasts.
+type member struct {
+	cfg         Config
+	task        *task
+	device      kernel.Device
+	fingerprint string // of the device's kernels
+	host        *peer.Host
+	node        *swarm.Node
+	view        swarm.View
+	runID       string
+	start       time.Time
+}
+
+func run(ctx context.Context, cfg Config) (rep *Report, err error) {
+	m := &member{cfg: cfg, start: time.Now()}
+	if err := m.prepare(); err != nil {
+		return nil, err
+	}
+	defer func() { m.close(err) }()
+	if err := m.join(ctx); err != nil {
+		return nil, err
+	}
+	if m.view, err = m.node.View(ctx); err != nil {
+		return nil, err
+	}
+	engine, err := m.engine()
+	if err != nil {
+		return nil, err
+	}
+	res, err := engine.Run(ctx)
+	if err != nil {
+		return nil, m.cause(ctx, err)
+	}
+	return m.report(res)
+}
+
+// prepare checks the configuration and opens the device and the network, but talks to nobody.
+func (m *member) prepare() error {
+	cfg := &m.cfg
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Memory == 0 {
+		cfg.Memory = sysinfo.Memory()
+	}
+	if cfg.Memory < minMemory {
+		return fmt.Errorf("memory: %d bytes is too little: offer at least %d MiB", cfg.Memory, minMemory>>20)
+	}
+	if cfg.Peers == 0 {
+		cfg.Peers = 1
+	}
+	if cfg.Peers < 1 || cfg.Peers > maxPeers {
+		return fmt.Errorf("peers: %d: want 1 to %d", cfg.Peers, maxPeers)
+	}
+	if cfg.Cores < 0 || cfg.Cores > 4096 {
+		return fmt.Errorf("cores: %d: want 1 to 4096, or 0 for all", cfg.Cores)
+	}
+	if cfg.Link == "" {
+		if cfg.RunFile == nil {
+			return errors.New("Config.RunFile is needed to start a run, Config.Link to join one")
+		}
+		var err error
+		if m.task, err = newTask(*cfg.RunFile, *cfg); err != nil {
+			return err
+		}
+	}
+	var err error
+	if m.device, err = cpu.New(cpu.Config{Threads: cfg.Cores, Path: cfg.Kernel}); err != nil {
+		return err
+	}
+	if m.fingerprint, err = kernel.Fingerprint(m.device); err != nil {
+		m.device.Close()
+		return err
+	}
+	return nil
+}
+
+const (
+	minMemory = 1 << 20
+	maxPeers  = 32 // direct exchange among more needs a two-dimensional mesh
+)
+
+// join starts the run or joins the one that the link names, and returns when this peer is admitted.
+func (m *member) join(ctx context.Context) error {
+	var link peer.Link
+	var err error
+	if m.cfg.Link != "" {
+		if link, err = peer.ParseLink(m.cfg.Link); err != nil {
+			return err
+		}
+	}
+	m.host, err = peer.New(ctx, peer.Config{Identity: m.cfg.Identity, Listen: m.cfg.Listen, Announce: m.cfg.Announce,
+		Version: version.Version, Log: m.cfg.Log})
+	if err != nil {
+		return err
+	}
+	cfg := swarm.Config{Transport: m.host, Log: m.cfg.Log, Peers: m.cfg.Peers, OnWait: m.cfg.OnWait, Exact: true}
+	if m.cfg.Link == "" {
+		link = peer.Link{Peer: m.host.Self(), Addrs: m.host.Addrs(), Run: m.task.newRunID(), Secret: peer.NewSecret()}
+		if cfg.Run, err = m.task.describe(); err != nil {
+			return err
+		}
+	} else {
+		cfg.Contact = &swarm.Contact{Peer: link.Peer, Addrs: link.Addrs}
+		b, err := swarm.Describe(ctx, m.host, *cfg.Contact, link.Run, link.Secret)
+		if err != nil {
+			return err
+		}
+		if m.task, err = parseDescription(b, m.cfg); err != nil {
+			return err
+		}
+	}
+	m.runID = link.Run
+	cfg.RunID, cfg.Secret = link.Run, link.Secret
+	cfg.Packing = m.task.run.Wire.Packing
+	cfg.Decide = m.decide()
+	cfg.Offer = swarm.Offer{Kind: "daemon", Weight: m.cfg.Memory >> 20, Cores: m.cores(), Backend: m.device.Name(),
+		Fingerprint: m.fingerprint, ModelHash: m.task.fingerprint, Version: version.Version}
+	if m.node, err = swarm.Start(ctx, cfg); err != nil {
+		return err
+	}
+	if m.cfg.OnLink != nil && m.cfg.Link == "" {
+		m.cfg.OnLink(link.String())
+	}
+	return nil
+}
+
+func (m *member) cores() int {
+	if m.cfg.Cores > 0 {
+		return m.cfg.Cores
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// decide is the leader's part of the training, as the log wants it.
+func (m *member) decide() func(prev []byte, readies [][]byte) swarm.Decision {
+	d := &fsdp.Decider{Layout: fsdp.NewLayout(m.task.model, []int64{1}), Hyper: m.task.hyper(),
+		BatchSize: func(step int) int { return len(m.task.order(step)) }}
+	return func(prev []byte, readies [][]byte) swarm.Decision {
+		kind, payload, err := d.Decide(prev, readies)
+		switch {
+		case err != nil:
+			return swarm.Decision{Kind: swarm.EntryStop, Payload: []byte(err.Error())}
+		case kind == fsdp.EntryCommit:
+			return swarm.Decision{Kind: swarm.EntryCommit, Payload: payload}
+		case kind == fsdp.EntryRetry:
+			return swarm.Decision{Kind: swarm.EntryRetry, Payload: payload}
+		}
+		return swarm.Decision{Kind: swarm.EntryDone, Payload: payload}
+	}
+}
+
+// engine makes this member's training engine for the view.
+func (m *member) engine() (*fsdp.Engine, error) {
+	var weights []int64
+	for _, p := range m.view.Members {
+		weights = append(weights, max(1, p.Offer.Weight))
+	}
+	mesh, prec := m.task.run.Mesh, m.task.run.Precision
+	params := kernel.BF16
+	if prec.Params == "fp32" {
+		params = kernel.F32
+	}
+	return fsdp.NewEngine(fsdp.Config{
+		Model: m.task.model, Device: m.device, Comm: &comm{m.node, m.view.Rank, len(weights)}, Fence: m.view.Fence,
+		Hyper: m.task.hyper(), Weights: weights,
+		Strategy: fsdp.Strategy(mesh.Strategy), KeepGathered: !mesh.Reshard, Recompute: fsdp.Recompute(mesh.Recompute),
+		ActivationBudget: m.cfg.Memory / 4, ParamType: params,
+		Train: m.task.data, Eval: m.task.eval, Order: m.task.order,
+		Progress: m.progress(), Trace: m.cfg.Trace, Stats: m.stats,
+	})
+}
+
+// progress turns outcomes into the caller's Progress.
+func (m *member) progress() func(*fsdp.Outcome) {
+	var samples int64
+	start := time.Now()
+	return func(o *fsdp.Outcome) {
+		if o.Kind != fsdp.EntryCommit {
+			return
+		}
+		if o.Skipped {
+			m.cfg.Log.Warn("step without an update: its gradient is not finite", "step", o.Step+1, "in a row", o.Bad)
+		}
+		samples += o.Samples
+		if m.cfg.Progress != nil {
+			m.cfg.Progress(Progress{Step: o.Step + 1, Steps: m.task.run.Train.Steps, Loss: o.Loss, Samples: samples,
+				Elapsed: time.Since(start), Peers: len(m.view.Members)})
+		}
+	}
+}
+
+// stats is this member's row of the report, as everybody gets it.
+func (m *member) stats(res *fsdp.Result) []byte {
+	meter, wire := m.device.Meter(), m.node.Stats()
+	b, err := json.Marshal(report.Peer{
+		Rank: m.view.Rank, PeerID: m.host.Self(), Kind: "daemon", Backend: m.device.Name(),
+		ParametersOwned: int64(res.Owned), ParameterBytes: res.ParameterBytes, GradientBytes: res.GradientBytes,
+		OptimizerBytes: res.OptimizerBytes, BackupBytes: meter.Live(kernel.Backups),
+		GatheredPeakBytes: meter.Peak(kernel.Gathered), GradientPeakBytes: meter.Peak(kernel.GradientWork) + res.GradientBytes,
+		ActivationPeakBytes: meter.Peak(kernel.Activations), RSSPeakBytes: sysinfo.PeakRSS(),
+		BytesSent: wire.BytesSent, BytesReceived: wire.BytesReceived,
+		PayloadRawBytes: wire.PayloadRaw, PayloadWireBytes: wire.PayloadWire,
+		Samples: res.Samples, Retries: int64(res.Retries),
+	})
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// report is the run's report, from what every member has.
+func (m *member) report(res *fsdp.Result) (*Report, error) {
+	r := &Report{
+		Version: report.Version, RunID: m.runID, Strategy: m.task.run.Mesh.Strategy,
+		Steps: len(res.Losses), Loss: report.Losses(res.Losses), StateHash: res.StateHash, StepHashes: map[string]string{},
+		KernelFingerprint: m.fingerprint, WallSeconds: res.Wall.Seconds(),
+	}
+	for i := range m.view.Members {
+		var row report.Peer
+		if i >= len(res.MemberRows) || json.Unmarshal(res.MemberRows[i], &row) != nil || row.Rank != i {
+			return nil, fmt.Errorf("the log has no row of rank %d for the report (another version of shoal?)", i)
+		}
+		r.Peers = append(r.Peers, row)
+		r.ModelParameters += row.ParametersOwned
+	}
+	var samples int64
+	for _, p := range r.Peers {
+		samples += p.Samples
+	}
+	if res.Wall > 0 {
+		r.SamplesPerSecond = float64(samples) / res.Wall.Seconds()
+	}
+	for step, h := range res.StepHashes {
+		r.StepHashes[fmt.Sprint(step)] = h
+	}
+	if res.EvalCount > 0 {
+		r.Eval = &report.Eval{Accuracy: float64(res.Correct) / float64(res.EvalCount), Loss: res.EvalLoss}
+	}
+	view := report.View{Number: m.view.Number, Reason: m.view.Reason}
+	for _, p := range m.view.Members {
+		view.Members = append(view.Members, p.Peer)
+	}
+	r.Views = []report.View{view}
+	return r, nil
+}
+
+// cause prefers what the log says about the end of the run to what a stream said when it broke.
+func (m *member) cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if stopped := m.node.Err(); stopped != nil {
+		return stopped
+	}
+	return err
+}
+
+// close ends this member's part: it tells the others why, unless the run is over for all.
+func (m *member) close(err error) {
+	if m.node != nil {
+		if err != nil {
+			m.node.Leave(err.Error())
+		}
+		m.node.Close()
+	}
+	if m.host != nil {
+		m.host.Close()
+	}
+	m.device.Close()
+}
+
+// comm makes a Node the engine's Comm: the packages don't know each other's types.
+type comm struct {
+	node       *swarm.Node
+	rank, size int
+}
+
+var _ fsdp.Comm = (*comm)(nil)
+
+func (c *comm) Rank() int { return c.rank }
+func (c *comm) Size() int { return c.size }
+
+func (c *comm) Begin(fence uint64, sink fsdp.Sink) error { return c.node.Begin(fence, sink) }
+
+func (c *comm) AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) func() error {
+	return c.node.AllGather(ctx, tag, width, mine, parts)
+}
+
+func (c *comm) ReduceScatter(ctx context.Context, unit int, parts [][]byte, microbatches int) func() error {
+	return c.node.ReduceScatter(ctx, unit, parts, microbatches)
+}
+
+func (c *comm) Ready(payload []byte) error { return c.node.Ready(payload) }
+
+func (c *comm) Next(ctx context.Context) (fsdp.Entry, error) {
+	e, err := c.node.Next(ctx)
+	if err != nil {
+		return fsdp.Entry{}, err
+	}
+	kind := map[swarm.EntryKind]fsdp.EntryKind{swarm.EntryCommit: fsdp.EntryCommit, swarm.EntryRetry: fsdp.EntryRetry,
+		swarm.EntryDone: fsdp.EntryDone}[e.Kind]
+	return fsdp.Entry{Fence: e.Fence, Kind: kind, Payload: e.Payload}, nil
+}
