@@ -1,0 +1,150 @@
+package swarm
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"shoal/swarm/codec"
+	"shoal/swarm/wire"
+)
+
+// gather is an all-gather that this member has posted. The exchange's lock guards got and missing.
+type gather struct {
+	width   int
+	parts   [][]byte // by source
+	got     []uint64 // bytes that have arrived, by source
+	missing int      // sources whose part is not whole
+}
+
+// summand is what has arrived of one source's gradient for one unit. The exchange's lock guards it.
+type summand struct {
+	part, got    uint64 // bytes
+	microbatches uint32
+}
+
+// piece is one part on its way to one member. It refers to the caller's memory.
+type piece struct {
+	attempt *attempt
+	head    wire.Header // without offset and lengths of a chunk
+	data    []byte
+	width   int
+	packed  *packedChunks // all-gather: shared by the pieces for all members
+	sum     *scatter      // reduce-scatter: who waits
+	written bool          // all of it, on the current stream; the exchange's lock guards it
+}
+
+// scatter counts the pieces of a reduce-scatter that were not acknowledged. The exchange's lock guards it.
+type scatter struct{ left int }
+
+// packedChunks keeps the packed form of what a member gives in an all-gather, so that it is made once for all peers. It
+// lives as long as a piece that refers to it.
+type packedChunks struct {
+	mu     sync.Mutex
+	chunks []packedChunk
+}
+
+type packedChunk struct {
+	bytes []byte // nil: not made yet
+	took  time.Duration
+}
+
+// get packs chunk i, whose tensor bytes are raw, unless that was done before. The result is only read.
+func (p *packedChunks) get(i int, raw []byte, width int) (packedChunk, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := &p.chunks[i]
+	if c.bytes == nil {
+		start := time.Now()
+		b, err := codec.Pack(make([]byte, 0, codec.MaxPacked(len(raw), width)), raw, width)
+		if err != nil {
+			return packedChunk{}, err
+		}
+		*c = packedChunk{bytes: b, took: time.Since(start)}
+	}
+	return *c, nil
+}
+
+// failed is the wait of a collective that could not begin.
+func failed(err error) func() error { return func() error { return err } }
+
+// posting returns the attempt to post a collective in. The lock is held.
+func (x *exchange) posting(what string, parts [][]byte) (*attempt, error) {
+	switch {
+	case x.closed:
+		return nil, errExchangeClosed
+	case x.now == nil:
+		return nil, fmt.Errorf("swarm: %s before the first attempt has begun", what)
+	case x.now.err != nil:
+		return nil, fmt.Errorf("%s of attempt %d: %w", what, x.now.fence, x.now.err)
+	case len(parts) != len(x.links):
+		return nil, fmt.Errorf("swarm: %s with %d parts among %d members", what, len(parts), len(x.links))
+	}
+	return x.now, nil
+}
+
+// allGather gives mine to every other member and fills parts[r] with what member r gave, for each r but the own rank.
+// Lengths are in bytes and any may be 0; width is the size of one element. tag names the collective inside its attempt;
+// every member posts the same tags in the same order. It returns at once; wait blocks until all parts are here. mine
+// must stay unchanged until the attempt has ended, parts belong to the exchange until wait returns. An error of wait
+// means that the attempt has ended.
+func (x *exchange) allGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait func() error) {
+	what := fmt.Sprintf("all-gather %d", tag)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	a, err := x.posting(what, parts)
+	if err != nil {
+		return failed(err)
+	}
+	if a.gathers[tag] != nil {
+		return failed(fmt.Errorf("swarm: %s of attempt %d was posted twice", what, a.fence))
+	}
+	g := &gather{width: width, parts: parts, got: make([]uint64, len(parts))}
+	shared := &packedChunks{chunks: make([]packedChunk, (len(mine)+wire.MaxChunk-1)/wire.MaxChunk)}
+	head := wire.Header{Kind: wire.KindParams, Tag: tag, Fence: a.fence, Part: uint64(len(mine))}
+	for r, l := range x.links {
+		if l == nil {
+			continue
+		}
+		if len(parts[r]) > 0 {
+			g.missing++
+		}
+		if len(mine) > 0 {
+			l.params.queue = append(l.params.queue, &piece{attempt: a, head: head, data: mine, width: width, packed: shared})
+		}
+	}
+	a.gathers[tag] = g
+	x.change.Broadcast()
+	return func() error { return x.wait(ctx, a, what, func() bool { return g.missing == 0 }) }
+}
+
+// reduceScatter gives parts[r] (int32, little-endian) to member r's sink, for each r but the own rank; empty parts are
+// not sent. microbatches says how many are summed in them, at least 1. It returns at once; wait blocks until every
+// member has acknowledged its part, and parts must stay unchanged until then. An error of wait means that the attempt
+// has ended.
+func (x *exchange) reduceScatter(ctx context.Context, unit int, parts [][]byte, microbatches int) (wait func() error) {
+	what := fmt.Sprintf("reduce-scatter of unit %d", unit)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	a, err := x.posting(what, parts)
+	if err != nil {
+		return failed(err)
+	}
+	if unit < 0 || unit >= maxUnits || microbatches < 1 || microbatches > wire.MaxMicrobatches {
+		return failed(fmt.Errorf("swarm: %s with %d microbatches: units are 0 to %d, microbatches 1 to %d", what, microbatches, maxUnits-1, wire.MaxMicrobatches))
+	}
+	s := &scatter{}
+	for r, l := range x.links {
+		if l == nil || len(parts[r]) == 0 {
+			continue
+		}
+		s.left++
+		l.gradients.queue = append(l.gradients.queue, &piece{
+			attempt: a, data: parts[r], width: gradientWidth, sum: s,
+			head: wire.Header{Kind: wire.KindGradient, Tag: uint32(unit), Fence: a.fence, Part: uint64(len(parts[r])), Microbatches: uint32(microbatches)},
+		})
+	}
+	x.change.Broadcast()
+	return func() error { return x.wait(ctx, a, what, func() bool { return s.left == 0 }) }
+}

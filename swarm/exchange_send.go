@@ -1,0 +1,305 @@
+package swarm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"shoal/swarm/codec"
+	"shoal/swarm/wire"
+)
+
+const (
+	dialTimeout = 10 * time.Second
+	minBackoff  = 20 * time.Millisecond // between two tries to open a stream; doubles
+	maxBackoff  = time.Second
+)
+
+// buffers hold one frame each.
+var buffers = sync.Pool{New: func() any {
+	b := make([]byte, 0, wire.HeaderSize+codec.MaxPacked(wire.MaxChunk, gradientWidth))
+	return &b
+}}
+
+// outgoing sends one class of data to one member: a queue, a goroutine and, while there is something to send, a stream.
+type outgoing struct {
+	x      *exchange
+	to     int // rank
+	class  wire.Class
+	count  *linkCounters
+	speed  *codec.Link
+	choose *codec.Chooser
+
+	// Guarded by the exchange's lock.
+	queue  []*piece // not acknowledged, in the order of posting
+	next   int      // queue[:next] are being or have been written to conn
+	conn   net.Conn // nil while there is none
+	broken bool     // conn is of no use any more
+	moved  bool     // something was acknowledged on conn
+}
+
+func (x *exchange) newOutgoing(to int, class wire.Class, l *link, speed *codec.Link) *outgoing {
+	return &outgoing{x: x, to: to, class: class, count: &l.count, speed: speed, choose: codec.NewChooser(x.cfg.Packing, speed)}
+}
+
+// clear forgets all pieces. The lock is held.
+func (o *outgoing) clear() { o.queue, o.next = nil, 0 }
+
+// opened lists the open stream. The lock is held.
+func (o *outgoing) opened() []net.Conn {
+	if o.conn == nil {
+		return nil
+	}
+	return []net.Conn{o.conn}
+}
+
+// run opens a stream whenever there is something to send and sends until it breaks.
+func (o *outgoing) run() {
+	backoff := minBackoff
+	for o.awaitWork() {
+		moved, err := o.session()
+		if o.x.ctx.Err() != nil {
+			return
+		}
+		o.x.cfg.Log.Debug("data stream ended, opening it again", "to", o.x.name(o.to), "class", o.class, "error", err)
+		if moved {
+			backoff = minBackoff
+		}
+		if !o.pause(backoff) {
+			return
+		}
+		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+// awaitWork blocks until the queue holds something; false means that the exchange is closed.
+func (o *outgoing) awaitWork() bool {
+	o.x.mu.Lock()
+	defer o.x.mu.Unlock()
+	for !o.x.closed && len(o.queue) == 0 {
+		o.x.change.Wait()
+	}
+	return !o.x.closed
+}
+
+func (o *outgoing) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-o.x.ctx.Done():
+		return false
+	}
+}
+
+// session opens a stream and sends pieces until something breaks. moved says whether any part arrived.
+func (o *outgoing) session() (moved bool, err error) {
+	conn, err := o.open()
+	if err != nil {
+		return false, err
+	}
+	acks := make(chan error, 1)
+	go func() { acks <- o.readAcks(conn) }()
+	err = o.sendAll(conn)
+	conn.Close()
+	return o.detach(), errors.Join(err, <-acks)
+}
+
+// open dials, says hello and makes the stream the current one.
+func (o *outgoing) open() (net.Conn, error) {
+	x, to := o.x, o.x.cfg.Members[o.to]
+	hello, err := wire.AppendHello(nil, wire.Hello{Run: x.cfg.Run, From: x.cfg.Members[x.cfg.Rank].ID, To: to.ID, Class: o.class})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(x.ctx, dialTimeout)
+	defer cancel()
+	conn, err := x.cfg.Transport.Open(ctx, to.Peer, to.Addrs, wire.DataProtocol)
+	if err != nil {
+		return nil, fmt.Errorf("opening a stream: %w", err)
+	}
+	if !o.attach(conn) {
+		conn.Close()
+		return nil, errExchangeClosed
+	}
+	if _, err := conn.Write(hello); err != nil {
+		conn.Close()
+		o.detach()
+		return nil, fmt.Errorf("saying hello: %w", err)
+	}
+	o.count.sent.Add(uint64(len(hello)))
+	return conn, nil
+}
+
+// attach makes conn the current stream, on which nothing has been sent; false means that the exchange is closed.
+func (o *outgoing) attach(conn net.Conn) bool {
+	o.x.mu.Lock()
+	defer o.x.mu.Unlock()
+	if o.x.closed {
+		return false
+	}
+	o.conn, o.broken, o.moved, o.next = conn, false, false, 0
+	for _, p := range o.queue {
+		p.written = false
+	}
+	return true
+}
+
+func (o *outgoing) detach() (moved bool) {
+	o.x.mu.Lock()
+	defer o.x.mu.Unlock()
+	o.conn = nil
+	return o.moved
+}
+
+// sendAll sends pieces as they are queued, until the stream breaks or the exchange is closed.
+func (o *outgoing) sendAll(conn net.Conn) error {
+	for {
+		p := o.take()
+		if p == nil {
+			return nil
+		}
+		if err := o.send(conn, p); err != nil {
+			return err
+		}
+	}
+}
+
+// take blocks until there is a piece to send; nil means that there is nothing more to do with this stream.
+func (o *outgoing) take() *piece {
+	o.x.mu.Lock()
+	defer o.x.mu.Unlock()
+	for {
+		switch {
+		case o.x.closed || o.broken:
+			return nil
+		case o.next < len(o.queue):
+			o.next++
+			return o.queue[o.next-1]
+		}
+		o.x.change.Wait()
+	}
+}
+
+// send writes p chunk by chunk, and stops without an error where the attempt ends.
+func (o *outgoing) send(conn net.Conn, p *piece) error {
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	for at := 0; at < len(p.data); at += wire.MaxChunk {
+		frame, err := o.encode(*buf, p, at)
+		if frame == nil || err != nil {
+			return err
+		}
+		start := time.Now()
+		if _, err := conn.Write(frame); err != nil {
+			return fmt.Errorf("writing: %w", err)
+		}
+		if o.class == wire.Gradients { // the receiver never lets these wait, so the time is the link's
+			o.speed.Wrote(len(frame), time.Since(start))
+		}
+		o.count.sent.Add(uint64(len(frame)))
+		o.count.payloadSent.Add(min(len(p.data)-at, wire.MaxChunk), len(frame)-wire.HeaderSize)
+	}
+	return nil
+}
+
+// encode makes the frame for p's chunk at offset at, in buf if it has room. No frame means that the attempt has ended.
+func (o *outgoing) encode(buf []byte, p *piece, at int) ([]byte, error) {
+	if !o.x.enter(p.attempt) {
+		return nil, nil
+	}
+	raw := p.data[at:min(at+wire.MaxChunk, len(p.data))]
+	h := p.head
+	h.Offset, h.Raw = uint64(at), uint32(len(raw))
+	frame, err := o.payload(buf[:wire.HeaderSize], p, at, raw)
+	if len(frame)-wire.HeaderSize < len(raw) {
+		h.Codec = wire.CodecPlanes
+	}
+	if err == nil {
+		err = wire.Seal(frame, h)
+	}
+	o.x.mu.Lock()
+	defer o.x.mu.Unlock()
+	p.written = err == nil && at+len(raw) == len(p.data)
+	o.x.leave(p.attempt)
+	if err != nil { // the caller gave what can't be sent: trying again would not help
+		o.x.end(p.attempt, err)
+		return nil, nil
+	}
+	return frame, nil
+}
+
+// payload appends raw to frame, packed where that is wanted and makes it shorter.
+func (o *outgoing) payload(frame []byte, p *piece, at int, raw []byte) ([]byte, error) {
+	if !o.choose.Pack(len(raw), p.width) {
+		return append(frame, raw...), nil
+	}
+	var packed []byte
+	var took time.Duration
+	var err error
+	if p.packed != nil {
+		var c packedChunk
+		c, err = p.packed.get(at/wire.MaxChunk, raw, p.width)
+		packed, took = c.bytes, c.took
+		frame = append(frame, packed...)
+	} else {
+		start := time.Now()
+		frame, err = codec.Pack(frame, raw, p.width)
+		packed, took = frame[wire.HeaderSize:], time.Since(start)
+	}
+	if err != nil {
+		return frame, err
+	}
+	o.choose.Packed(len(raw), len(packed), took)
+	if len(packed) >= len(raw) {
+		frame = append(frame[:wire.HeaderSize], raw...)
+	}
+	return frame, nil
+}
+
+// readAcks takes acknowledgements until the stream ends, which it then declares broken.
+func (o *outgoing) readAcks(conn net.Conn) error {
+	defer func() {
+		conn.Close()
+		o.x.mu.Lock()
+		o.broken = true
+		o.x.change.Broadcast()
+		o.x.mu.Unlock()
+	}()
+	for {
+		h, err := wire.ReadHeader(conn)
+		if err != nil {
+			return err
+		}
+		if h.Kind != wire.KindAck {
+			return fmt.Errorf("%w: kind %d instead of an acknowledgement", wire.ErrFrame, h.Kind)
+		}
+		o.count.received.Add(wire.HeaderSize)
+		o.acknowledge(&h)
+	}
+}
+
+// acknowledge takes the piece that h names off the queue.
+func (o *outgoing) acknowledge(h *wire.Header) {
+	o.x.mu.Lock()
+	defer o.x.mu.Unlock()
+	i := slices.IndexFunc(o.queue, func(p *piece) bool {
+		return p.written && p.head.Fence == h.Fence && p.head.Tag == h.Tag && p.head.Part == h.Part
+	})
+	if i < 0 {
+		return // of an attempt that has ended
+	}
+	p := o.queue[i]
+	o.queue = slices.Delete(o.queue, i, i+1)
+	o.next--
+	o.moved = true
+	if p.sum != nil {
+		p.sum.left--
+		o.x.change.Broadcast()
+	}
+}

@@ -1,0 +1,280 @@
+package swarm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shoal/swarm/codec"
+	"shoal/swarm/wire"
+)
+
+func TestExchangeCollectives(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 5, 8} {
+		for _, packing := range []codec.Packing{codec.Off, codec.On, codec.Auto} {
+			t.Run(fmt.Sprintf("%d members, packing %v", n, packing), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := newMesh(t, n, meshConfig{packing: packing, wrap: delays(uint64(n), 50*time.Millisecond)})
+					for seed := range uint64(3) {
+						m.attempts(layouts(n, seed, 5000, 1, 0, 777), 10*seed+1, 10*seed+2)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Parts of several chunks, larger than what streams buffer.
+func TestExchangeLargeParts(t *testing.T) {
+	for _, packing := range []codec.Packing{codec.Off, codec.On, codec.Auto} {
+		t.Run(packing.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMesh(t, 3, meshConfig{packing: packing})
+				const chunk = wire.MaxChunk / 4 // elements
+				m.attempts([]layout{{[]int{0, 2*chunk + 5, 2*chunk + 5, 4 * chunk}}, {[]int{0, chunk, 2 * chunk, 2*chunk + 1}}}, 1, 2)
+			})
+		})
+	}
+}
+
+func TestExchangeCountsBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, 3, meshConfig{packing: codec.Off})
+		m.attempts([]layout{{[]int{0, 100, 300, 300}}}, 1)
+		synctest.Wait()
+		hello, err := wire.AppendHello(nil, wire.Hello{Run: "run"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := uint64(wire.HeaderSize)
+		// Rank 0 gives its 400 bytes of parameters to both, and rank 1's 800 bytes of gradients to rank 1.
+		want := linkStats{RawSent: 1200, WireSent: 1200, RawReceived: 1200, WireReceived: 1200}
+		want.BytesSent = 2*uint64(len(hello)) + 2*head + 1200 + 2*head // and two acknowledgements
+		want.BytesReceived = 2*head + 1200 + 2*head
+		if got := m.x[0].stats().Peers[1]; got != want {
+			t.Errorf("rank 0 with rank 1: %+v, want %+v", got, want)
+		}
+		var sent, received uint64
+		for _, x := range m.x {
+			s := x.stats()
+			sent += s.Total.RawSent
+			received += s.Total.RawReceived
+			if s.Total.RawSent != s.Peers[0].RawSent+s.Peers[1].RawSent+s.Peers[2].RawSent {
+				t.Errorf("total %+v is not the sum of %+v", s.Total, s.Peers)
+			}
+		}
+		if sent != received || sent != 2*4*300+2*4*300 {
+			t.Errorf("%d tensor bytes sent, %d received, want %d", sent, received, 4*4*300)
+		}
+	})
+}
+
+func TestExchangePackingShrinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, 2, meshConfig{packing: codec.On})
+		m.attempts([]layout{{[]int{0, 50000, 100000}}}, 1)
+		s := m.x[0].stats().Total
+		if s.RawSent != 400000 || s.WireSent >= s.RawSent || s.WireReceived >= s.RawReceived {
+			t.Errorf("with packing on: %+v", s)
+		}
+	})
+}
+
+func TestExchangeBeginRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, 1, meshConfig{})
+		x := m.x[0]
+		sink := newSumSink(func(int) int { return 0 })
+		wrong := func(what string, err error, says string) {
+			t.Helper()
+			if err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %v, want an error that says %q", what, err, says)
+			}
+		}
+		one := [][]byte{nil}
+		wrong("collective before begin", x.allGather(t.Context(), 1, 4, nil, one)(), "before the first attempt")
+		wrong("no sink", x.begin(5, nil), "sink")
+		if err := x.begin(5, sink); err != nil {
+			t.Fatal(err)
+		}
+		wrong("same fence", x.begin(5, sink), "attempt 5 can't follow attempt 5")
+		wrong("older fence", x.begin(4, sink), "attempt 4 can't follow attempt 5")
+		wrong("parts", x.allGather(t.Context(), 1, 4, nil, [][]byte{nil, nil})(), "2 parts among 1 members")
+		wrong("microbatches", x.reduceScatter(t.Context(), 1, one, 0)(), "0 microbatches")
+		wrong("unit", x.reduceScatter(t.Context(), -1, one, 1)(), "unit -1")
+		if err := x.allGather(t.Context(), 1, 4, []byte("mine"), one)(); err != nil {
+			t.Errorf("one member alone: %v", err)
+		}
+		wrong("tag twice", x.allGather(t.Context(), 1, 4, nil, one)(), "posted twice")
+		x.close()
+		for _, err := range []error{x.begin(9, sink), x.allGather(t.Context(), 2, 4, nil, one)(), x.reduceScatter(t.Context(), 2, one, 1)()} {
+			if !errors.Is(err, errExchangeClosed) {
+				t.Errorf("after close: %v", err)
+			}
+		}
+	})
+}
+
+func TestExchangeConfig(t *testing.T) {
+	good := exchangeConfig{Transport: faultyTransport{}, Run: "run", Members: make([]exchangeMember, 2), Rank: 1}
+	for says, edit := range map[string]func(c *exchangeConfig){
+		"transport":      func(c *exchangeConfig) { c.Transport = nil },
+		"rank 2 of 2":    func(c *exchangeConfig) { c.Rank = 2 },
+		"rank -1 of 2":   func(c *exchangeConfig) { c.Rank = -1 },
+		"has 1000 bytes": func(c *exchangeConfig) { c.Run = strings.Repeat("r", 1000) },
+	} {
+		c := good
+		edit(&c)
+		if _, err := newExchange(c); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want an error that says %q", err, says)
+		}
+	}
+}
+
+// A member that is ahead fills the streams and waits; nothing is lost and nothing is taken before its time.
+func TestExchangeFutureFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, 2, meshConfig{})
+		units := []layout{{[]int{0, 100000, 200000}}}
+		m.attempts(units, 1)
+		ahead, err := m.begin(0, 2, units)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.post(0, ahead)
+		synctest.Wait() // rank 0 has sent what the streams take
+		before := m.x[1].stats().Total
+		if before.RawReceived != 2*4*100000 {
+			t.Errorf("%d tensor bytes taken, want those of attempt 1 alone", before.RawReceived)
+		}
+		behind, err := m.begin(1, 2, units)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.post(1, behind)
+		for r, a := range []*attemptRun{ahead, behind} {
+			if err := errors.Join(a.wait(), a.check(r, 2)); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		}
+	})
+}
+
+// What a member that is behind sends is dropped, and it can follow.
+func TestExchangeOldFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, 2, meshConfig{})
+		units := []layout{{[]int{0, 100000, 200000}}}
+		old, err := m.begin(0, 1, units)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := m.begin(1, 7, units)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.post(0, old)
+		m.post(1, now)
+		synctest.Wait()
+		if got := m.x[1].stats().Total; got.RawReceived != 0 || got.BytesReceived < 2*4*100000 {
+			t.Errorf("%+v, want all bytes read and none taken", got)
+		}
+		waited := make(chan error)
+		go func() { waited <- old.wait() }()
+		follow, err := m.begin(0, 7, units)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := <-waited; !errors.Is(err, errAttemptEnded) {
+			t.Errorf("wait of the attempt that ended: %v", err)
+		}
+		m.post(0, follow)
+		for r, a := range []*attemptRun{follow, now} {
+			if err := errors.Join(a.wait(), a.check(r, 2)); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		}
+	})
+}
+
+// Parameters wait for the receiver's post; gradients of the same attempt overtake them.
+func TestExchangePostIsCredit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, 2, meshConfig{})
+		units := []layout{{[]int{0, 1000, 2000}}}
+		first, err := m.begin(0, 1, units)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := m.begin(1, 1, units)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.post(0, first)
+		synctest.Wait()
+		if err := first.waits[1](); err != nil {
+			t.Errorf("reduce-scatter while the all-gather is not posted: %v", err)
+		}
+		if got := m.x[1].stats().Total.RawReceived; got != 4000 {
+			t.Errorf("%d tensor bytes taken, want the gradient's 4000", got)
+		}
+		m.post(1, second)
+		for r, a := range []*attemptRun{first, second} {
+			if err := errors.Join(a.wait(), a.check(r, 2)); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		}
+	})
+}
+
+// However a wait ends, its memory is the caller's again.
+func TestExchangeWaitsEnd(t *testing.T) {
+	type setup struct {
+		x      *exchange
+		cancel context.CancelCauseFunc
+	}
+	cause := errors.New("enough")
+	for name, c := range map[string]struct {
+		end  func(s setup) error
+		want error
+	}{
+		"context": {func(s setup) error { s.cancel(cause); return nil }, cause},
+		"begin":   {func(s setup) error { return s.x.begin(2, newSumSink(func(int) int { return 0 })) }, errAttemptEnded},
+		"close":   {func(s setup) error { s.x.close(); return nil }, errExchangeClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMesh(t, 2, meshConfig{without: 1}) // rank 1 never answers
+				ctx, cancel := context.WithCancelCause(t.Context())
+				x := m.x[0]
+				if err := x.begin(1, newSumSink(func(int) int { return 8 })); err != nil {
+					t.Fatal(err)
+				}
+				part := make([]byte, 32)
+				waits := []func() error{
+					x.allGather(ctx, 1, 4, make([]byte, 32), [][]byte{nil, part}),
+					x.reduceScatter(ctx, 1, [][]byte{nil, part}, 1),
+				}
+				results := make(chan error, len(waits))
+				for _, wait := range waits {
+					go func() { results <- wait() }()
+				}
+				synctest.Wait()
+				if err := c.end(setup{x, cancel}); err != nil {
+					t.Fatal(err)
+				}
+				for range waits {
+					if err := <-results; !errors.Is(err, c.want) {
+						t.Errorf("got %v, want %v", err, c.want)
+					}
+				}
+				copy(part, bytes.Repeat([]byte{1}, 32)) // the race detector watches
+			})
+		})
+	}
+}
