@@ -1,0 +1,144 @@
+package cpu
+
+import (
+	"shoal/kernel"
+	"shoal/kernel/ref"
+)
+
+// attentionGroup rows make one product, as in ref.
+const attentionGroup = 64
+
+// attn is one attention op; its heads are independent.
+type attn struct {
+	*ops
+	s          kernel.AttentionShape
+	c, ld      int // H*D, and the distance 3C between rows of qkv
+	scale      float32
+	qkv, stats []float32
+}
+
+func (o *ops) attn(qkv, stats kernel.Buffer, s kernel.AttentionShape) attn {
+	c := s.H * s.D
+	return attn{ops: o, s: s, c: c, ld: 3 * c, scale: ref.AttentionScale(s.D), qkv: f32(qkv), stats: f32(stats)}
+}
+
+// eachHead calls f for every head: b and h number it.
+func (a *attn) eachHead(f func(s *scratch, b, h int)) {
+	work := a.s.T * a.s.T * (a.s.D + 32)
+	a.crew.split(a.s.B*a.s.H, multiplyGrain/8/max(work, 1), func(w, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			f(&a.scratch[w], i/a.s.H, i%a.s.H)
+		}
+	})
+}
+
+// head is where a head's q, k and v begin, with its part of stats.
+func (a *attn) head(b, h int) (q, k, v, stats []float32) {
+	row := a.qkv[b*a.s.T*a.ld+h*a.s.D:]
+	return row, row[a.c:], row[2*a.c:], a.stats[(b*a.s.H+h)*a.s.T*2:]
+}
+
+// group is how many rows the group at row t0 has, and over how many positions its chains run.
+func (a *attn) group(t0 int) (rows, keys int) {
+	rows = min(attentionGroup, a.s.T-t0)
+	if a.s.Causal {
+		return rows, t0 + rows
+	}
+	return rows, a.s.T
+}
+
+// scores writes the group's scores q.k * scale (rows, keys) to p; row i is valid up to what it sees.
+func (a *attn) scores(s *scratch, p, q, k []float32, t0, rows, keys int) {
+	a.gemm.Gemm(kernel.NT, p, keys, q[t0*a.ld:], a.ld, k, a.ld, rows, keys, a.s.D, false, &s.gemm)
+	for i := range p {
+		p[i] *= a.scale
+	}
+}
+
+// row is what row i of the group sees of a matrix (rows, keys); the rest of the row becomes +0.
+func (a *attn) row(m []float32, i, t0, keys int) []float32 {
+	r := m[i*keys:][:keys]
+	if !a.s.Causal {
+		return r
+	}
+	clear(r[t0+i+1:])
+	return r[:t0+i+1]
+}
+
+// Attention is ref.Attention by products over groups of rows.
+func (o *ops) Attention(y, stats, qkv kernel.Buffer, s kernel.AttentionShape) {
+	a, ys := o.attn(qkv, stats, s), f32(y)
+	a.eachHead(func(sc *scratch, b, h int) {
+		q, k, v, st := a.head(b, h)
+		yh := ys[b*s.T*a.c+h*s.D:]
+		for t0 := 0; t0 < s.T; t0 += attentionGroup {
+			rows, keys := a.group(t0)
+			e := sc.floats(0, rows*keys)
+			a.scores(sc, e, q, k, t0, rows, keys)
+			for i := range rows {
+				r := a.row(e, i, t0, keys)
+				m := greatest(r)
+				o.loops.exp(r, r, m)
+				st[2*(t0+i)], st[2*(t0+i)+1] = m, sum(r)
+			}
+			a.gemm.Gemm(kernel.NN, yh[t0*a.c:], a.c, e, keys, v, a.ld, rows, s.D, keys, false, &sc.gemm)
+			for i := range rows {
+				inv := 1 / st[2*(t0+i)+1]
+				out := yh[(t0+i)*a.c:][:s.D]
+				for d := range out {
+					out[d] *= inv
+				}
+			}
+		}
+	})
+}
+
+// AttentionBackward is ref.AttentionBackward by products over groups of rows. The chains of dk and dv over rows go from
+// group to group; a position's first group starts them from 0.
+func (o *ops) AttentionBackward(dqkv, dy, y, qkv, stats kernel.Buffer, s kernel.AttentionShape) {
+	a, dyAll, yAll, dAll := o.attn(qkv, stats, s), f32(dy), f32(y), f32(dqkv)
+	a.eachHead(func(sc *scratch, b, h int) {
+		q, k, v, st := a.head(b, h)
+		at := b*s.T*a.c + h*s.D
+		yh, dyh := yAll[at:], dyAll[at:]
+		dq := dAll[b*s.T*a.ld+h*s.D:]
+		dk, dv := dq[a.c:], dq[2*a.c:]
+		for t0 := 0; t0 < s.T; t0 += attentionGroup {
+			rows, keys := a.group(t0)
+			p, ds := sc.floats(0, rows*keys), sc.floats(1, rows*keys)
+			a.scores(sc, p, q, k, t0, rows, keys)
+			a.gemm.Gemm(kernel.NT, ds, keys, dyh[t0*a.c:], a.c, v, a.ld, rows, keys, s.D, false, &sc.gemm)
+			for i := range rows {
+				t := t0 + i
+				delta := dot(dyh[t*a.c:][:s.D], yh[t*a.c:][:s.D])
+				m, inv := st[2*t], 1/st[2*t+1]
+				pr := a.row(p, i, t0, keys)
+				dr := a.row(ds, i, t0, keys)[:len(pr)]
+				o.loops.exp(pr, pr, m)
+				for j, e := range pr {
+					w := float32(e * inv)
+					pr[j] = w
+					dr[j] = float32(w*(dr[j]-delta)) * a.scale
+				}
+			}
+			a.gemm.Gemm(kernel.NN, dq[t0*a.ld:], a.ld, ds, keys, k, a.ld, rows, s.D, keys, false, &sc.gemm)
+			a.columns(sc, dk, ds, q[t0*a.ld:], a.ld, t0, rows, keys)
+			a.columns(sc, dv, p, dyh[t0*a.c:], a.c, t0, rows, keys)
+		}
+	})
+}
+
+// columns continues the chains of d (keys, D) over the rows of one group: d += m^T x, m (rows, keys), x (rows, D).
+// Positions that no group before has reached start from 0.
+func (a *attn) columns(s *scratch, d, m, x []float32, ldx, t0, rows, keys int) {
+	old := t0
+	if t0 > 0 && !a.s.Causal {
+		old = keys
+	}
+	if old > 0 {
+		a.gemm.Gemm(kernel.TN, d, a.ld, m, keys, x, ldx, old, a.s.D, rows, true, &s.gemm)
+	}
+	if old < keys {
+		a.gemm.Gemm(kernel.TN, d[old*a.ld:], a.ld, m[old:], keys, x, ldx, keys-old, a.s.D, rows, false, &s.gemm)
+	}
+}

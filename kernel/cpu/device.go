@@ -1,0 +1,87 @@
+package cpu
+
+import (
+	"fmt"
+	"runtime"
+
+	"shoal/kernel"
+	"shoal/kernel/cpu/gemm"
+	"shoal/kernel/host"
+	"shoal/kernel/ref"
+)
+
+// Config says how a Device uses the machine. The zero Config uses all of it.
+type Config struct {
+	Threads int    // goroutines that compute; 0 means GOMAXPROCS
+	Path    string // code path: "avx512", "avx2" or "generic"; "" means the best one here
+}
+
+// Device implements kernel.Device.
+type Device struct {
+	*host.Heap
+	kernel.Checked
+	path string
+	crew *crew
+}
+
+var _ kernel.Device = (*Device)(nil)
+
+// New starts a device. A path that can't run here, or a negative number of threads, is an error.
+func New(cfg Config) (*Device, error) {
+	if cfg.Threads < 0 || cfg.Threads > 4096 {
+		return nil, fmt.Errorf("cpu: %d threads: want 1 to 4096, or 0 for all cores", cfg.Threads)
+	}
+	if cfg.Threads == 0 {
+		cfg.Threads = runtime.GOMAXPROCS(0)
+	}
+	k, err := gemm.Select(cfg.Path)
+	if err != nil {
+		return nil, fmt.Errorf("cpu: %w", err)
+	}
+	h, c := host.New(false), newCrew(cfg.Threads)
+	o := &ops{gemm: k, loops: selectLoops(k.Name()), crew: c, scratch: make([]scratch, cfg.Threads)}
+	return &Device{Heap: h, Checked: kernel.Checked{Raw: o, Host: h}, path: k.Name(), crew: c}, nil
+}
+
+// Name implements kernel.Device.
+func (d *Device) Name() string { return "cpu/" + d.path }
+
+// Close implements kernel.Device. It waits for the device's goroutines.
+func (d *Device) Close() error {
+	d.crew.stop()
+	return d.Heap.Close()
+}
+
+// ops are the ops on checked buffers. What it does not override runs as in kernel/ref.
+type ops struct {
+	ref.Ops
+	gemm    *gemm.Kernel
+	loops   loops
+	crew    *crew
+	scratch []scratch // one per worker
+}
+
+// scratch is the memory of one worker.
+type scratch struct {
+	gemm   gemm.Scratch
+	f32    [2][]float32
+	max    float32
+	square [2]uint64 // low and high half of a sum of squares
+}
+
+// floats is the worker's i-th buffer, of n elements with undefined contents.
+func (s *scratch) floats(i, n int) []float32 {
+	if cap(s.f32[i]) < n {
+		s.f32[i] = make([]float32, n)
+	}
+	return s.f32[i][:n]
+}
+
+// loops are the inner loops that have assembly for some code paths; loopsGeneric is their plain Go.
+type loops struct {
+	exp          func(e, x []float32, sub float32) // e = exp(x - sub); e may be x
+	gelu         func(y, x []float32)              // y may be x
+	geluBackward func(dx, x, dy []float32)         // dx may be dy
+}
+
+var f32, i32, bf16 = host.F32, host.I32, host.BF16

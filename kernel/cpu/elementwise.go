@@ -1,0 +1,96 @@
+package cpu
+
+import (
+	"math"
+
+	"shoal/kernel"
+)
+
+// Grains: elements per piece, for loops of about 0.5, 2 and 5 ns per element.
+const (
+	grainLight  = 1 << 15
+	grainMedium = 1 << 13
+	grainHeavy  = 1 << 11
+)
+
+func (o *ops) Add(y, a, b kernel.Buffer) {
+	ys, as, bs := f32(y), f32(a), f32(b)
+	o.crew.split(len(ys), grainLight, func(_, lo, hi int) {
+		add(ys[lo:hi], as[lo:hi], bs[lo:hi])
+	})
+}
+
+// add is y = a + b.
+func add(y, a, b []float32) {
+	a, b = a[:len(y)], b[:len(y)]
+	for len(y) >= 8 && len(a) >= 8 && len(b) >= 8 {
+		y[0], y[1], y[2], y[3] = a[0]+b[0], a[1]+b[1], a[2]+b[2], a[3]+b[3]
+		y[4], y[5], y[6], y[7] = a[4]+b[4], a[5]+b[5], a[6]+b[6], a[7]+b[7]
+		y, a, b = y[8:], a[8:], b[8:]
+	}
+	for i := range y {
+		y[i] = a[i] + b[i]
+	}
+}
+
+func (o *ops) GELU(y, x kernel.Buffer) {
+	ys, xs := f32(y), f32(x)
+	o.crew.split(len(ys), grainHeavy, func(_, lo, hi int) { o.loops.gelu(ys[lo:hi], xs[lo:hi]) })
+}
+
+func (o *ops) GELUBackward(dx, x, dy kernel.Buffer) {
+	dxs, xs, dys := f32(dx), f32(x), f32(dy)
+	o.crew.split(len(dxs), grainHeavy, func(_, lo, hi int) { o.loops.geluBackward(dxs[lo:hi], xs[lo:hi], dys[lo:hi]) })
+}
+
+func (o *ops) ReLU(y, x kernel.Buffer) {
+	ys, xs := f32(y), f32(x)
+	o.crew.split(len(ys), grainLight, func(_, lo, hi int) {
+		y, x := ys[lo:hi], xs[lo:hi]
+		for i, v := range x {
+			if !(v > 0 || v != v) {
+				v = 0
+			}
+			y[i] = v
+		}
+	})
+}
+
+func (o *ops) ReLUBackward(dx, x, dy kernel.Buffer) {
+	dxs, xs, dys := f32(dx), f32(x), f32(dy)
+	o.crew.split(len(dxs), grainLight, func(_, lo, hi int) {
+		dx, x, dy := dxs[lo:hi], xs[lo:hi], dys[lo:hi]
+		for i, v := range x {
+			d := dy[i]
+			if !(v > 0) {
+				d = 0
+			}
+			dx[i] = d
+		}
+	})
+}
+
+func (o *ops) ToBF16(dst, src kernel.Buffer) {
+	ds, ss := bf16(dst), f32(src)
+	o.crew.split(len(ds), grainLight, func(_, lo, hi int) {
+		d, s := ds[lo:hi], ss[lo:hi]
+		for i, v := range s {
+			u := math.Float32bits(v)
+			r := uint16((u + 0x7fff + u>>16&1) >> 16)
+			if v != v {
+				r = 0x7fc0
+			}
+			d[i] = r
+		}
+	})
+}
+
+func (o *ops) FromBF16(dst, src kernel.Buffer) {
+	ds, ss := f32(dst), bf16(src)
+	o.crew.split(len(ds), grainLight, func(_, lo, hi int) {
+		d, s := ds[lo:hi], ss[lo:hi]
+		for i, v := range s {
+			d[i] = math.Float32frombits(uint32(v) << 16)
+		}
+	})
+}

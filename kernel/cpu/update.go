@@ -1,0 +1,91 @@
+package cpu
+
+import (
+	"math"
+	"math/bits"
+
+	"shoal/kernel"
+	"shoal/kernel/ref"
+)
+
+func (o *ops) Quantize(acc, g kernel.Buffer, shift int) {
+	as, gs := i32(acc), f32(g)
+	o.crew.split(len(as), grainMedium, func(_, lo, hi int) { quantize(as[lo:hi], gs[lo:hi], shift) })
+}
+
+// quantize is ref.Quantum in a loop. Adding 1.5 * 2^52 rounds a float64 to an integer, which is then the low half of
+// its pattern.
+func quantize(acc []int32, g []float32, shift int) {
+	shift = min(max(shift, -252), 254)
+	a := math.Float32frombits(uint32(shift/2+127) << 23)
+	b := math.Float32frombits(uint32(shift-shift/2+127) << 23)
+	acc = acc[:len(g)]
+	for i, x := range g {
+		v := float32(x*a) * b
+		if v > 1<<30 {
+			v = 1 << 30
+		}
+		if v < -(1 << 30) {
+			v = -(1 << 30)
+		}
+		if v != v {
+			v = 0
+		}
+		acc[i] += int32(math.Float64bits(float64(v) + 0x1.8p52))
+	}
+}
+
+func (o *ops) AddI32(acc, x kernel.Buffer) {
+	as, xs := i32(acc), i32(x)
+	o.crew.split(len(as), grainLight, func(_, lo, hi int) {
+		a, x := as[lo:hi], xs[lo:hi]
+		for i, v := range x {
+			a[i] += v
+		}
+	})
+}
+
+// SumSquares adds up the pieces' 128-bit sums.
+func (o *ops) SumSquares(dst, x kernel.Buffer) {
+	for w := range o.scratch {
+		o.scratch[w].square = [2]uint64{}
+	}
+	xs := i32(x)
+	o.crew.split(len(xs), grainLight, func(w, lo, hi int) {
+		s := &o.scratch[w].square
+		for _, v := range xs[lo:hi] {
+			var carry uint64
+			s[0], carry = bits.Add64(s[0], uint64(int64(v)*int64(v)), 0)
+			s[1] += carry
+		}
+	})
+	var l, h, carry uint64
+	for w := range o.scratch {
+		l, carry = bits.Add64(l, o.scratch[w].square[0], 0)
+		h += o.scratch[w].square[1] + carry
+	}
+	d := i32(dst)
+	d[0], d[1], d[2], d[3] = int32(l), int32(l>>32), int32(h), int32(h>>32)
+}
+
+func (o *ops) AdamW(p, m, v, q kernel.Buffer, h kernel.AdamW) {
+	ps, ms, vs, qs := f32(p), f32(m), f32(v), i32(q)
+	o.crew.split(len(ps), grainHeavy, func(_, lo, hi int) {
+		adamW(ps[lo:hi], ms[lo:hi], vs[lo:hi], qs[lo:hi], &h)
+	})
+}
+
+// adamW is ref.AdamW in a loop.
+func adamW(p, m, v []float32, q []int32, h *kernel.AdamW) {
+	m, v, q = m[:len(p)], v[:len(p)], q[:len(p)]
+	b1, b2, a1, a2 := h.Beta1, h.Beta2, 1-h.Beta1, 1-h.Beta2
+	scale, lr, decay, eps, c1, c2 := h.Scale, h.LR, h.Decay, h.Eps, h.C1, h.C2
+	for i, x := range p {
+		g := float32(float32(q[i]) * scale)
+		mi := float32(b1*m[i]) + float32(a1*g)
+		vi := float32(b2*v[i]) + float32(a2*float32(g*g))
+		m[i], v[i] = mi, vi
+		x -= float32(decay * x)
+		p[i] = x - float32(lr*float32(mi*c1))/(ref.Sqrt(float32(vi*c2))+eps)
+	}
+}
