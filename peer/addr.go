@@ -1,0 +1,98 @@
+package peer
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+)
+
+// kind is the transport that an address is for, in the order in which it is dialled.
+type kind int
+
+const (
+	kindTCP kind = iota
+	kindQUIC
+	kindWS
+	kindOther
+)
+
+func (k kind) String() string { return [...]string{"tcp", "quic", "ws", "other"}[k] }
+
+// kindOf looks at the protocols after the host part: tcp, udp/quic-v1, tcp/ws, tcp/wss or tcp/tls/ws.
+func kindOf(a ma.Multiaddr) kind {
+	var codes []int
+	for _, c := range a {
+		if c.Protocol().Code != ma.P_SNI {
+			codes = append(codes, c.Protocol().Code)
+		}
+	}
+	if len(codes) == 0 {
+		return kindOther
+	}
+	switch rest := codes[1:]; {
+	case slices.Equal(rest, []int{ma.P_TCP}):
+		return kindTCP
+	case slices.Equal(rest, []int{ma.P_UDP, ma.P_QUIC_V1}):
+		return kindQUIC
+	case slices.Equal(rest, []int{ma.P_TCP, ma.P_WS}), slices.Equal(rest, []int{ma.P_TCP, ma.P_WSS}),
+		slices.Equal(rest, []int{ma.P_TCP, ma.P_TLS, ma.P_WS}):
+		return kindWS
+	}
+	return kindOther
+}
+
+func startsWithIP(a ma.Multiaddr) bool {
+	return len(a) > 0 && (a[0].Protocol().Code == ma.P_IP4 || a[0].Protocol().Code == ma.P_IP6)
+}
+
+// parseAddr parses a multiaddr without a peer id in it.
+func parseAddr(text string) (ma.Multiaddr, error) {
+	if len(text) > maxAddrText {
+		return nil, fmt.Errorf("address of %d bytes, at most %d", len(text), maxAddrText)
+	}
+	a, err := ma.NewMultiaddr(text)
+	if err != nil {
+		return nil, fmt.Errorf("address %q is not a multiaddr: %s", text, oneLine(err.Error()))
+	}
+	if _, err := a.ValueForProtocol(ma.P_P2P); err == nil {
+		return nil, fmt.Errorf("address %q has a peer id in it", text)
+	}
+	return a, nil
+}
+
+// parsePeer parses a peer id in text form.
+func parsePeer(text string) (peer.ID, error) {
+	if len(text) > 128 {
+		return "", fmt.Errorf("peer id of %d bytes", len(text))
+	}
+	id, err := peer.Decode(text)
+	if err != nil {
+		return "", fmt.Errorf("%q is not a peer id", text)
+	}
+	return id, nil
+}
+
+// dialable keeps what another machine can try: no unspecified and no link-local address. Loopback goes last, and within
+// that the transports keep the order in which they are dialled. Duplicates go.
+func dialable(addrs []ma.Multiaddr) []ma.Multiaddr {
+	addrs = slices.DeleteFunc(ma.Unique(slices.Clone(addrs)), func(a ma.Multiaddr) bool {
+		return manet.IsIPUnspecified(a) || manet.IsIP6LinkLocal(a)
+	})
+	rank := func(a ma.Multiaddr) int {
+		r := int(kindOf(a))
+		if manet.IsIPLoopback(a) {
+			r += 100
+		}
+		return r
+	}
+	slices.SortStableFunc(addrs, func(a, b ma.Multiaddr) int {
+		if d := rank(a) - rank(b); d != 0 {
+			return d
+		}
+		return a.Compare(b)
+	})
+	return addrs
+}

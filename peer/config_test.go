@@ -1,0 +1,108 @@
+package peer
+
+import (
+	"slices"
+	"testing"
+
+	ma "github.com/multiformats/go-multiaddr"
+)
+
+func TestParseListen(t *testing.T) {
+	for text, want := range map[string][]string{
+		"127.0.0.1:7":             {"/ip4/127.0.0.1/tcp/7", "/ip4/127.0.0.1/udp/7/quic-v1", "/ip4/127.0.0.1/tcp/7/ws"},
+		"localhost:0":             {"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1", "/ip4/127.0.0.1/tcp/0/ws"},
+		"[::1]:7":                 {"/ip6/::1/tcp/7", "/ip6/::1/udp/7/quic-v1", "/ip6/::1/tcp/7/ws"},
+		"/ip4/10.0.0.1/tcp/5/ws":  {"/ip4/10.0.0.1/tcp/5/ws"},
+		"/ip6/::/udp/5/quic-v1":   {"/ip6/::/udp/5/quic-v1"},
+		"127.0.0.1":               nil,
+		"":                        nil,
+		":70000":                  nil,
+		":-1":                     nil,
+		":http":                   nil,
+		"example.org:7":           nil,
+		"[fe80::1%eth0]:7":        nil,
+		"/ip4/10.0.0.1":           nil,
+		"/dns/example.org/tcp/5":  nil,
+		"/ip4/10.0.0.1/udp/5":     nil,
+		"/ip4/999.0.0.1/tcp/5":    nil,
+		"/ip4/10.0.0.1/tcp/5/p2p": nil,
+		"/":                       nil,
+	} {
+		got, err := parseListen(text)
+		if want == nil {
+			refuse(t, err, nil)
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		var texts []string
+		for _, l := range got {
+			texts = append(texts, l.addr.String())
+		}
+		if !slices.Equal(texts, want) {
+			t.Errorf("%s: %v", text, texts)
+		}
+	}
+	all, err := parseListen(":4001")
+	if err != nil || len(all) != 6 || all[0].optional || !all[5].optional {
+		t.Errorf("all interfaces: %v, %v", all, err)
+	}
+}
+
+func TestParseAnnounce(t *testing.T) {
+	for text, want := range map[string]string{
+		"192.0.2.7:4001":              "/ip4/192.0.2.7/tcp/4001",
+		"example.org:4001":            "/dns/example.org/tcp/4001",
+		"/dns4/example.org/tcp/1/wss": "/dns4/example.org/tcp/1/wss",
+		":4001":                       "",
+		"192.0.2.7:0":                 "",
+		"0.0.0.0:4001":                "",
+		"a/b:1":                       "",
+		"192.0.2.7":                   "",
+	} {
+		got, err := parseAnnounce(text)
+		if want == "" {
+			refuse(t, err, nil)
+		} else if err != nil || got[0].String() != want {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for name, c := range map[string]Config{
+		"MaxPeers": {MaxPeers: -1},
+		"Listen":   {Listen: []string{"nonsense"}},
+		"Announce": {Announce: []string{"nonsense"}},
+	} {
+		_, err := New(testContext(t), c)
+		refuse(t, err, nil, name)
+	}
+	_, err := New(testContext(t), Config{MaxPeers: mostPeers + 1})
+	refuse(t, err, nil, "MaxPeers")
+}
+
+// TCP comes before QUIC, QUIC before WebSocket, loopback last of its transport.
+func TestRankDials(t *testing.T) {
+	var in []ma.Multiaddr
+	want := []string{
+		"/ip4/192.0.2.1/tcp/1", "/ip4/127.0.0.1/tcp/1", "/ip4/192.0.2.1/udp/1/quic-v1", "/ip4/192.0.2.1/tcp/2/ws",
+		"/dns/example.org/tcp/443/tls/ws",
+	}
+	for _, text := range []string{want[3], want[2], want[1], want[0], want[4]} {
+		in = append(in, ma.StringCast(text))
+	}
+	out := rankDials(in)
+	if len(out) != len(want) {
+		t.Fatalf("got %v", out)
+	}
+	for i, d := range out {
+		if d.Addr.String() != want[i] {
+			t.Errorf("%d is %v, want %s", i, d.Addr, want[i])
+		}
+		if i > 0 && d.Delay <= out[i-1].Delay {
+			t.Errorf("%v isn't after %v", d, out[i-1])
+		}
+	}
+}

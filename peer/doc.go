@@ -1,0 +1,18 @@
+// Package peer is Shoal's network: a libp2p host with an identity, and the link by which others join. It is the only
+// package that imports go-libp2p.
+//
+//	h, err := peer.New(ctx, peer.Config{Listen: []string{":4001"}})
+//	defer h.Close()
+//	h.Handle("/shoal/x/1", func(from string, c net.Conn) { defer c.Close(); ... })
+//	c, err := h.Open(ctx, link.Peer, link.Addrs, "/shoal/x/1")
+//
+// Peers are named by their libp2p peer id in text form ("12D3KooW..."), addresses are multiaddrs in text form
+// ("/ip4/192.0.2.7/tcp/4001"). A Host may be used from any goroutine.
+//
+// What a Host does: TCP with TLS 1.3 (Noise for those who have no TLS), QUIC and WebSocket, TCP dialled first; one
+// connection per pair of peers, any number of streams on it up to a cap. What it doesn't do: relays, NAT port mapping,
+// discovery. Addresses come from a Link or from the run's log.
+//
+// Bounds, all of them on purpose (limits.go, mux.go): connections, streams per peer, and memory that other peers can
+// make this one hold.
+package peer

@@ -1,0 +1,52 @@
+package peer
+
+import (
+	rcmgr "github.com/libp2p/go-libp2p/p2p/host/resource-manager"
+)
+
+// Caps on what other peers can make this one hold. A stream is refused, and a window doesn't grow, when a cap is
+// reached; memory here is what streams may buffer, so it is promised and seldom used.
+const (
+	connsPerPeer   = 8         // both sides may dial at once, over several addresses, and only one is kept in use
+	streamsPerPeer = 64        // in each direction; a member needs about ten
+	memoryPerPeer  = 128 << 20 // bytes; windows grow up to half of it (yamux asks with low priority)
+	memoryTotal    = 1 << 30   // bytes, all peers together
+	spareConns     = 16        // for those who are refused after the handshake
+)
+
+// resourceLimits are libp2p's limits for a host made for that many peers.
+func resourceLimits(maxPeers int) rcmgr.ConcreteLimitConfig {
+	conns := rcmgr.LimitVal(connLimit(maxPeers))
+	streams := rcmgr.LimitVal(maxPeers * streamsPerPeer)
+	all := rcmgr.ResourceLimits{
+		Streams: 2 * streams, StreamsInbound: streams, StreamsOutbound: streams,
+		Conns: 2 * conns, ConnsInbound: conns, ConnsOutbound: conns,
+		FD:     2 * conns,
+		Memory: memoryTotal,
+	}
+	onePeer := rcmgr.ResourceLimits{
+		Streams: 2 * streamsPerPeer, StreamsInbound: streamsPerPeer, StreamsOutbound: streamsPerPeer,
+		Conns: 2 * connsPerPeer, ConnsInbound: connsPerPeer, ConnsOutbound: connsPerPeer,
+		FD:     2 * connsPerPeer,
+		Memory: memoryPerPeer,
+	}
+	return rcmgr.PartialLimitConfig{
+		System:              all,
+		Transient:           all, // connections whose peer isn't known yet: a run's start brings all of them at once
+		ProtocolDefault:     all,
+		ProtocolPeerDefault: onePeer,
+		ServiceDefault:      all,
+		ServicePeerDefault:  onePeer,
+		PeerDefault:         onePeer,
+	}.Build(rcmgr.DefaultLimits.AutoScale())
+}
+
+// connLimit is the cap on connections in one direction.
+func connLimit(maxPeers int) int { return 2*maxPeers + spareConns }
+
+// perSubnet lets all peers sit behind one address, as they do on one machine or behind one router.
+func perSubnet(maxPeers int) (v4, v6 []rcmgr.ConnLimitPerSubnet) {
+	n := connLimit(maxPeers)
+	return []rcmgr.ConnLimitPerSubnet{{PrefixLength: 32, ConnCount: n}},
+		[]rcmgr.ConnLimitPerSubnet{{PrefixLength: 56, ConnCount: n}}
+}
