@@ -24,6 +24,7 @@ type display struct {
 	mu       sync.Mutex
 	drawn    int       // columns of the live line that the cursor is on, 0 if none is
 	waiting  func()    // redraws the line that shows a growing waiting time, nil if nobody waits
+	since    time.Time // when the waiting began
 	lastLine time.Time // when a pipe got its last progress line
 	rate     rate
 
@@ -81,12 +82,14 @@ func (d *display) Line(format string, args ...any) {
 func (d *display) Wait(have, want int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	since := d.now()
+	if d.since.IsZero() {
+		d.since = d.now()
+	}
 	text := func() string {
 		if have >= want {
 			return fmt.Sprintf("%d of %d peers, starting", have, want)
 		}
-		return fmt.Sprintf("%d of %d peers, waiting %d s", have, want, int(d.now().Sub(since).Seconds()))
+		return fmt.Sprintf("%d of %d peers, waiting %d s", have, want, int(d.now().Sub(d.since).Seconds()))
 	}
 	if d.width() == 0 {
 		fmt.Fprintln(d.w, text())

@@ -7,9 +7,11 @@ import (
 	"runtime/debug"
 )
 
-// String is the version in one word: the module's version if it was built as one, else the commit ("+dirty" if files
-// were changed), else "dev".
-func String() string {
+// Version is the version in one word: the module's version if it was built as one, else the commit ("+dirty" if files
+// were changed), else "dev". Nothing changes it.
+var Version = read()
+
+func read() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "dev"
@@ -38,5 +40,5 @@ func fromBuild(info *debug.BuildInfo) string {
 
 // Long is what `shoal version` prints: version, Go version and platform.
 func Long() string {
-	return fmt.Sprintf("shoal %s %s %s/%s", String(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("shoal %s %s %s/%s", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -1,0 +1,82 @@
+# make test   everything that CI does, and before it what a fresh Debian machine lacks
+# make build  the program, as build/shoal
+# make gen    writes generated files anew
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := build
+export GOFLAGS += -mod=readonly
+
+PLATFORMS := linux-amd64 linux-arm64 darwin-arm64 windows-amd64
+# Packages whose bits the code paths of the CPU must not change.
+NUMBERS   := ./kernel/... ./model/... ./fsdp/...
+# A run of seconds, for the check that the number of processes does not change the result.
+SMALL     := --run testnet/testdata/small.yaml --timeout 3m --json
+
+# $(call step,name,command) runs one step of the tests and tells its time.
+define step
+@echo "== $(1)"; start=$$SECONDS; { $(2); } || { echo "== $(1): FAILED" >&2; exit 1; }; \
+	echo "== $(1): ok, $$((SECONDS - start)) s"
+endef
+
+.NOTPARALLEL:
+.PHONY: test build gen install-needs check-format check-vet check-static check-generated check-imports check-browser \
+	check-platforms check-noasm check-unit check-testnet
+
+test: install-needs check-format check-generated check-vet check-static check-imports check-platforms check-browser \
+	check-noasm check-testnet check-unit
+	@echo "== all ok"
+
+build:
+	go build -o build/shoal ./cmd/shoal
+
+gen:
+	kernel/cpu/gemm/generate.sh
+
+# Go, and a C compiler for the race detector; any Go from 1.21 on fetches the version in go.mod by itself.
+install-needs:
+	@need=""; command -v go >/dev/null || need="golang-go"; \
+	command -v gcc >/dev/null || command -v clang >/dev/null || need="$$need gcc libc6-dev"; \
+	if [ -n "$$need" ]; then \
+		if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+			echo "make test needs: $$need" >&2; exit 1; \
+		fi; \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends ca-certificates $$need; \
+	fi
+
+check-format:
+	$(call step,gofmt,bad=$$(gofmt -l .) && [ -z "$$bad" ] || { echo "not formatted: $$bad"; exit 1; })
+
+check-generated:
+	$(call step,generated files,kernel/cpu/gemm/generate.sh --check)
+
+check-vet:
+	$(call step,go vet,go vet ./...)
+
+check-static:
+	$(call step,staticcheck,go tool staticcheck ./...)
+
+check-imports:
+	$(call step,import rules,go test -count=1 -short ./internal/deptest)
+
+check-platforms: $(PLATFORMS:%=platform-%)
+
+platform-%:
+	$(call step,build for $*,GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) go build ./...)
+
+check-browser:
+	$(call step,build for the browser,go test -count=1 -run TestBuildsForBrowser ./internal/deptest)
+
+check-noasm:
+	$(call step,tests without assembly,go test -tags noasm -shuffle=on $(NUMBERS))
+
+# Separate processes on this machine: four of them must end with the same model as one.
+check-testnet: build
+	$(call step,testnet of 4 processes, \
+		build/shoal testnet $(SMALL) --peers 4 --report build/report-4 > build/four.json && \
+		build/shoal testnet $(SMALL) --peers 1 --report build/report-1 > build/one.json && \
+		grep '"state_hash"' build/four.json && \
+		cmp <(grep -o '"state_hash": "[0-9a-f]\{64\}"' build/four.json) <(grep -o '"state_hash": "[0-9a-f]\{64\}"' build/one.json))
+
+# Last, so that its lines are the last ones that one sees.
+check-unit:
+	$(call step,tests,go test -race -shuffle=on ./...)

@@ -1,0 +1,150 @@
+// Command shoal trains one neural network on several peers. The work is in package shoal; here are flags, and what a
+// user sees.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"shoal/internal/version"
+	"shoal/peer"
+)
+
+// Exit codes. Interrupted is what shells expect after Ctrl-C.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitWrongInput  = 2
+	exitInterrupted = 130
+)
+
+// patience is how long an interrupted process may take to leave its run politely.
+const patience = 4500 * time.Millisecond
+
+var errInterrupted = errors.New("interrupted")
+
+func main() {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel(errInterrupted)
+		select {
+		case <-signals: // the user does not want to wait
+		case <-time.After(patience):
+		}
+		os.Exit(exitInterrupted)
+	}()
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// app is what the commands share: the process's streams, and the flags of all of them.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	verbose        bool
+}
+
+// wrongInput marks an error that the user's flags or files caused.
+type wrongInput struct{ error }
+
+func (e wrongInput) Unwrap() error { return e.error }
+
+// run is the whole program. An error is one line on stderr.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code := exitFailed
+	switch {
+	case errors.Is(context.Cause(ctx), errInterrupted):
+		code, err = exitInterrupted, errInterrupted
+	case errors.Is(err, errInterrupted):
+		code = exitInterrupted
+	case errors.As(err, &wrongInput{}) || errors.Is(err, peer.ErrBadLink):
+		code = exitWrongInput
+	}
+	fmt.Fprintf(stderr, "shoal: %s\n", oneLine(err.Error()))
+	return code
+}
+
+// oneLine keeps what an error says, but not its line breaks and other control characters.
+func oneLine(text string) string {
+	var parts []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(strings.Map(func(r rune) rune {
+			if r < ' ' || r == 0x7f {
+				return ' '
+			}
+			return r
+		}, line))
+		if line != "" {
+			parts = append(parts, line)
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "shoal",
+		Short: "Train one neural network on many devices",
+		Long: "Shoal trains one neural network on many devices, fully sharded: each peer holds a part of the model,\n" +
+			"and the result does not depend on how many peers there are.",
+		Example: "  shoal testnet                        all of it on this machine\n" +
+			"  shoal init > run.yaml                a run file to start from\n" +
+			"  shoal up run.yaml --peers 3          start a run; prints a link\n" +
+			"  shoal join LINK                      join it from another terminal or machine",
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Args:              cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return wrongInput{fmt.Errorf("unknown command %q, see `shoal help`", args[0])}
+			}
+			return cmd.Help()
+		},
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return wrongInput{fmt.Errorf("%w, see `%s --help`", err, cmd.CommandPath())}
+	})
+	root.PersistentFlags().BoolVar(&a.verbose, "verbose", false, "log what happens inside on stderr")
+	root.AddCommand(a.initCommand(), a.upCommand(), a.joinCommand(), a.testnetCommand(), &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  takes(0, ""),
+		Run:   func(*cobra.Command, []string) { fmt.Fprintln(a.stdout, version.Long()) },
+	})
+	return root
+}
+
+// takes refuses any other number of arguments than n.
+func takes(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < n:
+			return wrongInput{fmt.Errorf("`%s` needs %s, see `%[1]s --help`", cmd.CommandPath(), what)}
+		case len(args) > n:
+			return wrongInput{fmt.Errorf("`%s` does not take %q, see `%[1]s --help`", cmd.CommandPath(), args[n])}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"shoal/internal/runfile"
+)
+
+func TestWrongUsage(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good := file("good.yaml", "train: {steps: 1}")
+	for _, tc := range []struct {
+		name string
+		args []string
+		want string // part of the line
+	}{
+		{"unknown command", []string{"fly"}, `unknown command "fly"`},
+		{"unknown flag", []string{"join", "--fly", "x"}, "unknown flag: --fly"},
+		{"no run file", []string{"up"}, "needs a run file"},
+		{"two run files", []string{"up", good, good}, "does not take"},
+		{"missing file", []string{"up", filepath.Join(dir, "none.yaml")}, "none.yaml"},
+		{"a folder as file", []string{"up", dir}, "run file"},
+		{"bad key", []string{"up", file("key.yaml", "model: {dims: 3}")}, `unknown key "model.dims"`},
+		{"bad value", []string{"up", file("value.yaml", "mesh: {backups: 1}")}, "mesh.backups"},
+		{"no YAML", []string{"up", file("none.txt", "a: b: c\n\x1b[31m")}, "run file"},
+		{"no peers", []string{"up", good, "--peers", "0"}, "--peers"},
+		{"bad size", []string{"up", good, "--memory", "lots"}, `"lots" is no size`},
+		{"bad cores", []string{"join", "shoal:x", "--cores", "-2"}, "--cores"},
+		{"no link", []string{"join"}, "needs the link"},
+		{"empty link", []string{"join", ""}, "link is empty"},
+		{"garbage link", []string{"join", "shoal:garbage"}, "link"},
+		{"no link at all", []string{"join", "hello"}, "link"},
+		{"weights and peers", []string{"testnet", "--peers", "3", "--weights", "1,2"}, "weights"},
+		{"bad weights", []string{"testnet", "--weights", "1,x"}, "weights"},
+		{"overridden key", []string{"testnet", "--strategy", "zero9"}, "mesh.strategy"},
+		{"overridden data", []string{"testnet", "--data", "imagenet"}, "data.source"},
+		{"overridden model", []string{"testnet", "--model", "rnn"}, "model.type"},
+		{"overridden steps", []string{"testnet", "--steps", "0"}, "train.steps"},
+		{"no arguments", []string{"version", "x"}, "does not take"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			code := run(t.Context(), tc.args, strings.NewReader(""), &stdout, &stderr)
+			if code != exitWrongInput {
+				t.Errorf("exit code %d, want %d", code, exitWrongInput)
+			}
+			if stdout.Len() > 0 {
+				t.Errorf("stdout got %q", stdout.String())
+			}
+			line := stderr.String()
+			if !strings.HasPrefix(line, "shoal: ") || strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
+				t.Errorf("stderr got %q, want one line", line)
+			}
+			if !strings.Contains(line, tc.want) || strings.Contains(line, "\x1b") {
+				t.Errorf("stderr got %q, want something with %q", line, tc.want)
+			}
+		})
+	}
+}
+
+func TestPlainCommands(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "Usage:"},
+		{[]string{"help"}, "testnet"},
+		{[]string{"help", "up"}, "--peers"},
+		{[]string{"join", "--help"}, "--memory"},
+		{[]string{"version"}, "shoal "},
+		{[]string{"init"}, string(runfile.Marshal(runfile.Default()))},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), tc.args, strings.NewReader(""), &stdout, &stderr); code != exitOK || stderr.Len() > 0 {
+			t.Errorf("%q: exit code %d, stderr %q", tc.args, code, stderr.String())
+		}
+		if !strings.Contains(stdout.String(), tc.want) {
+			t.Errorf("%q: %q is not in %q", tc.args, tc.want, stdout.String())
+		}
+		for line := range strings.Lines(stdout.String()) {
+			if len(line) > 120 {
+				t.Errorf("%q: a line of %d columns: %q", tc.args, len(line), line)
+			}
+		}
+	}
+}
+
+func TestInitIsARunFile(t *testing.T) {
+	var stdout bytes.Buffer
+	run(t.Context(), []string{"init"}, strings.NewReader(""), &stdout, &stdout)
+	got, err := runfile.Parse(stdout.Bytes())
+	if err != nil || got != runfile.Default() {
+		t.Errorf("init printed %+v, %v", got, err)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errInterrupted)
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, []string{"up", "-", "--listen", "127.0.0.1:0", "--peers", "2"}, strings.NewReader("train: {steps: 1, warmup: 0}"), &stdout, &stderr)
+	if code != exitInterrupted || stderr.String() != "shoal: interrupted\n" {
+		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	if got, want := oneLine("a\n\tb\r\n\nc\x1b[31m"), "a; b; c [31m"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"shoal"
+	"shoal/testnet"
+)
+
+// nodeFlags are what `up` and `join` have in common.
+type nodeFlags struct {
+	memory           byteSize
+	cores            int
+	kernel           string
+	listen, announce []string
+	identity         string
+	report           string
+	json             bool
+	child            bool
+}
+
+func (n *nodeFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.Var(&n.memory, "memory", "memory to offer, as in 512MiB or 4GiB; the share of model and work follows it (default: the machine's)")
+	f.IntVar(&n.cores, "cores", 0, "cores to compute with (default: all)")
+	f.StringVar(&n.kernel, "kernel", "", "code path of the CPU: avx512, avx2 or generic (default: the best there is)")
+	f.StringSliceVar(&n.listen, "listen", nil, "addresses to listen on, host:port or multiaddr (default: all interfaces, any port)")
+	f.StringSliceVar(&n.announce, "announce", nil, "further addresses at which others can dial this peer")
+	f.StringVar(&n.identity, "identity", "", "file with this peer's key, made if missing (default: a new key)")
+	f.StringVar(&n.report, "report", "", "folder for the report (default: none)")
+	f.BoolVar(&n.json, "json", false, "print the report as JSON on stdout, all else on stderr")
+	f.BoolVar(&n.child, "child", false, "run under testnet: events on stdout, end with stdin")
+	f.Lookup("child").Hidden = true
+	for name, text := range map[string]string{"memory": "", "listen": "", "announce": ""} {
+		f.Lookup(name).DefValue = text
+	}
+}
+
+func (n *nodeFlags) config(a *app) (shoal.Config, error) {
+	if n.cores < 0 {
+		return shoal.Config{}, wrongInput{fmt.Errorf("--cores: %d is not allowed here, use 1 or more", n.cores)}
+	}
+	return shoal.Config{
+		Memory: int64(n.memory), Cores: n.cores, Kernel: n.kernel,
+		Listen: n.listen, Announce: n.announce, Identity: n.identity,
+		Log: a.logger(),
+	}, nil
+}
+
+func (a *app) logger() *slog.Logger {
+	if !a.verbose {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+func (a *app) upCommand() *cobra.Command {
+	var n nodeFlags
+	var peers int
+	cmd := &cobra.Command{
+		Use:   "up RUN.yaml",
+		Short: "Start a run and print the link with which others join it",
+		Long: "Start the run that a run file describes (- reads it from stdin), print the link with which others join,\n" +
+			"wait for them, and train.",
+		Example: "  shoal up run.yaml --peers 3",
+		Args:    takes(1, "a run file (`shoal init` prints one)"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := n.config(a)
+			if err != nil {
+				return err
+			}
+			if peers < 1 {
+				return wrongInput{fmt.Errorf("--peers: %d is not allowed here, use 1 or more", peers)}
+			}
+			cfg.Peers = peers
+			if cfg.RunFile, err = a.readRunFile(args[0]); err != nil {
+				return err
+			}
+			return a.node(cmd.Context(), &n, cfg)
+		},
+	}
+	n.add(cmd)
+	cmd.Flags().IntVar(&peers, "peers", 1, "peers to wait for, this one included")
+	return cmd
+}
+
+func (a *app) joinCommand() *cobra.Command {
+	var n nodeFlags
+	cmd := &cobra.Command{
+		Use:     "join LINK",
+		Short:   "Join the run that a link names",
+		Example: "  shoal join shoal:... --memory 4GiB",
+		Args:    takes(1, "the link that `shoal up` printed"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := n.config(a)
+			if err != nil {
+				return err
+			}
+			if cfg.Link = args[0]; cfg.Link == "" {
+				return wrongInput{errors.New("the link is empty, copy the one that `shoal up` printed")}
+			}
+			return a.node(cmd.Context(), &n, cfg)
+		},
+	}
+	n.add(cmd)
+	return cmd
+}
+
+// node takes part in a run and shows it.
+func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
+	if n.child {
+		return a.child(ctx, cfg)
+	}
+	d := newDisplay(a.progressTo(n.json))
+	defer d.Close()
+	cfg.OnWait, cfg.Progress = d.Wait, d.Progress
+	if cfg.Link == "" {
+		cfg.OnLink = func(link string) { d.Line("%s", link) }
+	}
+	r, err := shoal.Run(ctx, cfg)
+	d.Close()
+	if err != nil {
+		return err
+	}
+	return a.finish(r, n.report, n.json)
+}
+
+// child takes part in a run as testnet's child: it ends when stdin does, which is when testnet closes it or is gone.
+func (a *app) child(ctx context.Context, cfg shoal.Config) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	finished := make(chan struct{})
+	defer close(finished)
+	go func() { // ends with stdin or with the process
+		io.Copy(io.Discard, a.stdin)
+		cancel(errInterrupted)
+		select {
+		case <-finished:
+		case <-time.After(patience):
+			os.Exit(exitInterrupted)
+		}
+	}()
+	e := testnet.NewEvents(a.stdout)
+	cfg.OnLink, cfg.OnWait, cfg.Progress = e.Link, e.Wait, e.Progress
+	r, err := shoal.Run(ctx, cfg)
+	if err != nil {
+		if errors.Is(context.Cause(ctx), errInterrupted) {
+			return errInterrupted
+		}
+		return err
+	}
+	return e.Report(r)
+}
+
+// progressTo is where a run is shown.
+func (a *app) progressTo(json bool) io.Writer {
+	if json {
+		return a.stderr
+	}
+	return a.stdout
+}
+
+// finish writes and prints the report of a run that is done.
+func (a *app) finish(r *shoal.Report, folder string, asJSON bool) error {
+	if folder != "" {
+		if err := r.Write(folder); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		text, err := r.JSON()
+		if err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
+		_, err = a.stdout.Write(text)
+		return err
+	}
+	width := terminal(a.stdout)
+	if width == 0 {
+		width = defaultWidth
+	}
+	fmt.Fprintln(a.stdout)
+	if err := r.Table(a.stdout, width); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.stdout)
+	if e := r.Eval; e != nil {
+		fmt.Fprintf(a.stdout, "accuracy    %.2f%% on held-out samples, loss %.4f\n", 100*e.Accuracy, float64(e.Loss))
+	}
+	fmt.Fprintf(a.stdout, "time        %.1f s, %.0f samples/s\n", r.WallSeconds, r.SamplesPerSecond)
+	fmt.Fprintf(a.stdout, "state hash  %s\n", r.StateHash)
+	if folder != "" {
+		fmt.Fprintf(a.stdout, "report      %s\n", filepath.Join(folder, "report.html"))
+	}
+	return nil
+}

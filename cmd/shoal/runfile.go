@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"shoal"
+	"shoal/internal/runfile"
+)
+
+func (a *app) initCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "init",
+		Short:   "Print a run file with a comment on every key",
+		Example: "  shoal init > run.yaml",
+		Args:    takes(0, ""),
+		RunE: func(*cobra.Command, []string) error {
+			_, err := a.stdout.Write(runfile.Marshal(runfile.Default()))
+			return err
+		},
+	}
+}
+
+// readRunFile reads the run file at path, "-" being stdin.
+func (a *app) readRunFile(path string) (*shoal.RunFile, error) {
+	in := a.stdin
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, wrongInput{fmt.Errorf("run file: %w", err)}
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, runfile.MaxBytes+1))
+	if err != nil {
+		return nil, wrongInput{fmt.Errorf("run file %s: %w", path, err)}
+	}
+	run, err := runfile.Parse(text)
+	if err != nil {
+		return nil, wrongInput{fmt.Errorf("%s: %w", path, err)}
+	}
+	return &run, nil
+}
+
+// overrides are flags that stand for keys of the run file.
+type overrides struct {
+	set []func(*shoal.RunFile) // one for each flag that was given
+	cmd *cobra.Command
+}
+
+// override adds a flag that sets a key of the run file.
+func override[T any](o *overrides, name, help string, register func(name string, zero T, help string) *T, set func(*shoal.RunFile, T)) {
+	var zero T
+	value := register(name, zero, help)
+	o.set = append(o.set, func(r *shoal.RunFile) {
+		if o.cmd.Flags().Changed(name) {
+			set(r, *value)
+		}
+	})
+}
+
+func addOverrides(cmd *cobra.Command) *overrides {
+	o, f := &overrides{cmd: cmd}, cmd.Flags()
+	override(o, "data", "data.source of the run file", f.String, func(r *shoal.RunFile, v string) { r.Data.Source = v })
+	override(o, "model", "model.type of the run file", f.String, func(r *shoal.RunFile, v string) { r.Model.Type = v })
+	override(o, "steps", "train.steps of the run file; a longer train.warmup is cut to it", f.Int, func(r *shoal.RunFile, v int) {
+		r.Train.Steps, r.Train.Warmup = v, min(r.Train.Warmup, v)
+	})
+	override(o, "batch", "train.batch of the run file; a larger train.microbatch is cut to it", f.Int, func(r *shoal.RunFile, v int) {
+		r.Train.Batch, r.Train.Microbatch = v, min(r.Train.Microbatch, v)
+	})
+	override(o, "seed", "train.seed of the run file", f.Uint64, func(r *shoal.RunFile, v uint64) { r.Train.Seed = v })
+	override(o, "strategy", "mesh.strategy of the run file: fsdp or ddp", f.String, func(r *shoal.RunFile, v string) { r.Mesh.Strategy = v })
+	override(o, "reshard", "mesh.reshard of the run file", f.Bool, func(r *shoal.RunFile, v bool) { r.Mesh.Reshard = v })
+	override(o, "recompute", "mesh.recompute of the run file: auto, always or never", f.String, func(r *shoal.RunFile, v string) { r.Mesh.Recompute = v })
+	override(o, "packing", "wire.packing of the run file: auto, on or off", f.String, func(r *shoal.RunFile, v string) { r.Wire.Packing = v })
+	return o
+}
+
+// apply changes r as the flags say. An error is the run file's own.
+func (o *overrides) apply(r *shoal.RunFile) error {
+	for _, set := range o.set {
+		set(r)
+	}
+	if err := r.Validate(); err != nil {
+		return wrongInput{err}
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"shoal"
+	"shoal/internal/runfile"
+	"shoal/testnet"
+)
+
+func (a *app) testnetCommand() *cobra.Command {
+	var file, report, kernel string
+	var asJSON bool
+	var cfg testnet.Config
+	cmd := &cobra.Command{
+		Use:   "testnet",
+		Short: "Start several peers as processes on this machine, and train",
+		Long: "Start several peers as separate processes on this machine; the first starts the run, the others join it by\n" +
+			"its link. Flags that name a key of the run file override it.",
+		Example: "  shoal testnet\n" +
+			"  shoal testnet --peers 3 --weights 4,2,1 --strategy fsdp --steps 100",
+		Args: takes(0, ""),
+	}
+	f := cmd.Flags()
+	f.IntVar(&cfg.Peers, "peers", 4, "number of processes")
+	f.IntSliceVar(&cfg.Weights, "weights", nil, "memory that each peer offers, relative to the others, as in 4,2,1,1")
+	f.StringVar(&file, "run", "", "run file (default: the one that `shoal init` prints)")
+	f.StringVar(&report, "report", "shoal-report", "folder for the report")
+	f.BoolVar(&asJSON, "json", false, "print the report as JSON on stdout, all else on stderr")
+	f.DurationVar(&cfg.Timeout, "timeout", 0, "give up after this time, as in 90s or 10m (default: never)")
+	f.StringVar(&kernel, "kernel", "", "code path of the CPU: avx512, avx2 or generic (default: the best there is)")
+	o := addOverrides(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if len(cfg.Weights) > 0 && !f.Changed("peers") {
+			cfg.Peers = len(cfg.Weights)
+		}
+		run, err := a.testnetRunFile(file, o)
+		if err != nil {
+			return err
+		}
+		cfg.RunFile, cfg.Kernel = run, kernel
+		if err := cfg.Validate(); err != nil {
+			return wrongInput{err}
+		}
+		if a.verbose {
+			cfg.Verbose = a.stderr
+		}
+		d := newDisplay(a.progressTo(asJSON))
+		defer d.Close()
+		cfg.OnWait, cfg.Progress = d.Wait, d.Progress
+		r, err := testnet.Run(cmd.Context(), cfg)
+		if err != nil {
+			return err
+		}
+		d.Close()
+		return a.finish(r, report, asJSON)
+	}
+	return cmd
+}
+
+// testnetRunFile is the run file at path, or the default one, with what the flags override.
+func (a *app) testnetRunFile(path string, o *overrides) (*shoal.RunFile, error) {
+	run := new(shoal.RunFile)
+	*run = runfile.Default()
+	if path != "" {
+		var err error
+		if run, err = a.readRunFile(path); err != nil {
+			return nil, err
+		}
+	}
+	if err := o.apply(run); err != nil {
+		return nil, fmt.Errorf("testnet: %w", err)
+	}
+	return run, nil
+}

@@ -1,0 +1,88 @@
+package testnet
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+
+	"shoal"
+)
+
+// Config says which peers are started, and what they train.
+type Config struct {
+	RunFile *shoal.RunFile
+	Peers   int // processes, 1 to MaxPeers
+	// Weights is the memory in GiB that each peer offers: its share of the model and of the work follows it. Nil means
+	// 1 each.
+	Weights []int
+	// Cores is how many cores all peers together compute with; each gets at least one. 0 means all.
+	Cores int
+	// Kernel is the peers' code path of the CPU. Empty means the best there is.
+	Kernel string
+	// Program is the file of the program `shoal`. Empty means the running one.
+	Program string
+	// Timeout is how long all of it may take. 0 means for ever.
+	Timeout time.Duration
+
+	// OnStart is called when a process has been started.
+	OnStart func(peer, pid int)
+	// OnWait is called as the number of peers in the run changes, Progress after each step of the first peer; both one
+	// call at a time.
+	OnWait   func(have, want int)
+	Progress func(shoal.Progress)
+	// Verbose gets the log of all peers. Nil means that they log nothing.
+	Verbose io.Writer
+}
+
+// MaxPeers is the most members that a run can have in this release.
+const MaxPeers = 32
+
+const maxWeight = 1 << 20
+
+// Validate tells what is wrong with c, if anything.
+func (c *Config) Validate() error {
+	if c.RunFile == nil {
+		return errors.New("testnet: no run file")
+	}
+	if err := c.RunFile.Validate(); err != nil {
+		return fmt.Errorf("testnet: run file: %w", err)
+	}
+	if c.Peers < 1 || c.Peers > MaxPeers {
+		return fmt.Errorf("testnet: peers: %d is not allowed here, use 1 to %d", c.Peers, MaxPeers)
+	}
+	if len(c.Weights) > 0 && len(c.Weights) != c.Peers {
+		return fmt.Errorf("testnet: weights: there are %d for %d peers, give one for each", len(c.Weights), c.Peers)
+	}
+	for _, w := range c.Weights {
+		if w < 1 || w > maxWeight {
+			return fmt.Errorf("testnet: weights: %d is not allowed here, use 1 to %d", w, maxWeight)
+		}
+	}
+	if c.Cores < 0 || c.Timeout < 0 {
+		return fmt.Errorf("testnet: cores (%d) and timeout (%v) can't be negative", c.Cores, c.Timeout)
+	}
+	return nil
+}
+
+// memory is what peer i (from 0) offers, in GiB.
+func (c *Config) memory(i int) int {
+	if len(c.Weights) == 0 {
+		return 1
+	}
+	return c.Weights[i]
+}
+
+// cores is how many cores peer i computes with: more threads than cores would only make the peers wait for one another.
+func (c *Config) cores(i int) int {
+	total := c.Cores
+	if total == 0 {
+		total = runtime.GOMAXPROCS(0)
+	}
+	n := total / c.Peers
+	if i < total%c.Peers {
+		n++
+	}
+	return max(1, n)
+}
