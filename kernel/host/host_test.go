@@ -1,0 +1,56 @@
+package host
+
+import (
+	"math"
+	"testing"
+
+	"shoal/kernel"
+)
+
+func TestPoisonMarksWhatNobodyWrote(t *testing.T) {
+	h := New(true)
+	for range 2 { // fresh, then from the pool
+		b := h.Alloc(kernel.Other, kernel.F32, 5)
+		for i, v := range F32(b) {
+			if !math.IsNaN(float64(v)) {
+				t.Fatalf("element %d is %v, want NaN", i, v)
+			}
+		}
+		clear(F32(b))
+		h.Free(b)
+	}
+}
+
+func TestPoolReusesAndStaysBounded(t *testing.T) {
+	h := New(false)
+	b := h.Alloc(kernel.Other, kernel.F32, 1000)
+	first := &F32(b)[0]
+	h.Free(b)
+	b = h.Alloc(kernel.Other, kernel.F32, 1000)
+	if &F32(b)[0] != first {
+		t.Error("memory of the same length was not reused")
+	}
+	h.Free(b)
+	var live []kernel.Buffer
+	for i := range 40 {
+		live = append(live, h.Alloc(kernel.Other, kernel.F32, 1<<20+i)) // 4 MiB each
+	}
+	for _, b := range live {
+		h.Free(b)
+		if h.f32.bytes > poolLimit {
+			t.Fatalf("the pool holds %d bytes, more than %d", h.f32.bytes, poolLimit)
+		}
+	}
+	if err := h.Sync(); err != nil {
+		t.Error(err)
+	}
+}
+
+// After warm-up, taking and giving back memory allocates one small header.
+func TestAllocAllocatesOnlyAHeader(t *testing.T) {
+	h := New(false)
+	n := testing.AllocsPerRun(100, func() { h.Free(h.Alloc(kernel.Other, kernel.F32, 1<<16)) })
+	if n > 1 {
+		t.Errorf("%v allocations per Alloc and Free, want 1", n)
+	}
+}
