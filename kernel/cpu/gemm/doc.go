@@ -11,4 +11,8 @@
 //
 // The package starts no goroutines; kernel/cpu cuts a product into pieces, one per core. The build tag noasm leaves
 // only the plain Go path.
+//
+// The assembly is written by gen: generate.sh runs it, generate.sh --check says whether the committed files are current.
 package gemm
+
+//go:generate ./generate.sh

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/mat"
+
 	"shoal/kernel"
 	"shoal/kernel/ref"
 )
@@ -192,6 +194,59 @@ func TestLargeShapes(t *testing.T) {
 	}
 }
 
+// Sizes beyond every block of the assembly paths, and rows of A a page apart.
+func TestBlocks(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	for _, s := range []shape{
+		{kernel.NN, 243, 260, 261, 1024 - 261, true},
+		{kernel.TN, 243, 260, 261, 1024 - 243, false},
+		{kernel.NN, 3, 1030, 5, 0, false},
+		{kernel.NN, 101, 1041, 7, 1, true},
+		{kernel.NT, 2, 1043, 9, 0, true},
+	} {
+		s.run(t, r, fillers[0], ref.FMA)
+	}
+}
+
+// An independent check: gonum in float64. The error of a chain is at most k roundings of its largest partial sum.
+func TestAgainstGonum(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	const m, n, k = 45, 70, 300
+	a, b := fill(r, fillers[0], m*k), fill(r, fillers[0], k*n)
+	a64, b64 := mat.NewDense(m, k, nil), mat.NewDense(k, n, nil)
+	a64.Apply(func(i, j int, _ float64) float64 { return float64(a[i*k+j]) }, a64)
+	b64.Apply(func(i, j int, _ float64) float64 { return float64(b[i*n+j]) }, b64)
+	var want, scale mat.Dense
+	want.Mul(a64, b64)
+	abs := func(_, _ int, v float64) float64 { return math.Abs(v) }
+	a64.Apply(abs, a64)
+	b64.Apply(abs, b64)
+	scale.Mul(a64, b64)
+	var scratch Scratch
+	for _, kern := range kernels() {
+		c := make([]float32, m*n)
+		kern.Gemm(kernel.NN, c, n, a, k, b, n, m, n, k, false, &scratch)
+		for i := range m {
+			for j := range n {
+				if e := math.Abs(float64(c[i*n+j]) - want.At(i, j)); e > k*0x1p-24*scale.At(i, j) {
+					t.Fatalf("%s: c[%d][%d] = %v, gonum has %v", kern.Name(), i, j, c[i*n+j], want.At(i, j))
+				}
+			}
+		}
+	}
+}
+
+func FuzzGemm(f *testing.F) {
+	f.Add(uint64(1), uint8(0), uint8(5), uint8(7), uint8(9), uint8(0), false)
+	f.Add(uint64(2), uint8(1), uint8(33), uint8(17), uint8(16), uint8(3), true)
+	f.Add(uint64(3), uint8(2), uint8(13), uint8(63), uint8(1), uint8(1), true)
+	f.Fuzz(func(t *testing.T, seed uint64, kind, m, n, k, pad uint8, acc bool) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		s := shape{transes[kind%3], int(m % 70), int(n % 70), int(k % 70), int(pad % 40), acc}
+		s.run(t, r, fillers[int(kind/3)%len(fillers)], ref.FMA)
+	})
+}
+
 func TestSelect(t *testing.T) {
 	best, err := Select("")
 	if err != nil || best.Name() != Paths()[0] {
@@ -216,7 +271,7 @@ func TestShortSlicesPanic(t *testing.T) {
 		"short a":     func() { k.Gemm(kernel.NN, x, 4, x[:2], 1, x, 4, 3, 4, 1, false, &s) },
 		"short b":     func() { k.Gemm(kernel.NT, x, 4, x, 1, x[:3], 1, 3, 4, 1, false, &s) },
 		"stride < n":  func() { k.Gemm(kernel.NN, x, 3, x, 1, x, 4, 3, 4, 1, false, &s) },
-		"huge stride": func() { k.Gemm(kernel.NN, x, 1<<62, x, 1, x, 4, 3, 4, 1, false, &s) },
+		"huge stride": func() { k.Gemm(kernel.NN, x, math.MaxInt, x, 1, x, 4, 3, 4, 1, false, &s) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -15,9 +15,9 @@ import (
 // rounded once, and float32(s) a second time. The second rounding can go wrong only if s lies exactly between two
 // neighbouring float32 values, since every such midpoint is itself a float64: then the first rounding may have hidden on
 // which side the exact sum lies. The midpoints of normal results have a 1 and 28 zeros as their low 29 bits; they are
-// recognised and sent to ref.FMA. Subnormal results have other midpoints; but if every product is 0 or at least safeProduct, all terms are
-// multiples of 2^-149, the smallest float32, and a subnormal sum of them is exact. Packing finds the smallest factors, so
-// that one comparison per tile decides between the fast loop and ref.FMA for every step.
+// recognised and sent to ref.FMA. Subnormal results have other midpoints; but if every product is 0 or at least
+// safeProduct, all terms are multiples of 2^-149, the smallest float32, and a subnormal sum of them is exact. Packing
+// finds the smallest factors, so that one comparison per tile decides between the fast loop and ref.FMA for every step.
 
 const (
 	genericKC = 256 // steps of k per block

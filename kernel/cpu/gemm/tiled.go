@@ -20,14 +20,20 @@ type tileSet struct {
 // the rows of A in the second.
 const (
 	tiledKC = 256
-	tiledNC = 128
+	tiledNC = 1024
 	tiledMC = 240
 	// packRows is from how many rows of C on it pays to copy B into consecutive cache lines.
 	packRows = 96
+	// A is used in place, unless its rows are a multiple of copyStride (a page) apart, so that they compete for the same
+	// sets of the first cache, and the copy serves at least copyCols columns.
+	copyCols   = 256
+	copyStride = 1024
 )
 
-// tiledScratch holds a block of B as panels, one after the other: each (steps, columns of a tile).
-type tiledScratch struct{ b []float32 }
+type tiledScratch struct {
+	a []float32 // a block of A, stored as A is
+	b []float32 // a block of B as panels, one after the other: each (steps, columns of a tile)
+}
 
 // operand is a matrix whose element (i,p) is x[i*rs+p*cs].
 type operand struct {
@@ -38,7 +44,7 @@ type operand struct {
 // run computes p; p.k must be at least 1.
 func (t *tileSet) run(p product, scratch *Scratch) {
 	s := &scratch.tiled
-	s.b = grow(s.b, tiledKC*tiledNC)
+	s.b = grow(s.b, min(tiledKC, p.k)*min(tiledNC, p.n+2*t.vector))
 	for pc := 0; pc < p.k; pc += tiledKC {
 		for jc := 0; jc < p.n; jc += tiledNC {
 			t.block(&p, s, pc, min(tiledKC, p.k-pc), jc, min(tiledNC, p.n-jc))
@@ -52,6 +58,9 @@ func (t *tileSet) block(p *product, s *tiledScratch, pc, kc, jc, nc int) {
 	for ic := 0; ic < p.m; ic += tiledMC {
 		mc := min(tiledMC, p.m-ic)
 		a := operand{p.a[ic*p.ars+pc*p.acs:], p.ars, p.acs}
+		if nc >= copyCols && max(a.rs, a.cs)%copyStride == 0 {
+			a = s.copyA(a, mc, kc)
+		}
 		for j := 0; j < nc; {
 			tiles, width := t.widest(nc - j)
 			cols := min(width, nc-j)
@@ -67,6 +76,19 @@ func (t *tileSet) block(p *product, s *tiledScratch, pc, kc, jc, nc int) {
 			j += cols
 		}
 	}
+}
+
+// copyA copies a (rows,cols) to where its rows are not a multiple of copyStride apart.
+func (s *tiledScratch) copyA(a operand, rows, cols int) operand {
+	const pad = 16
+	s.a = grow(s.a, (tiledMC+pad)*(tiledKC+pad))
+	if a.cs == 1 {
+		dst := operand{s.a, cols + pad, 1}
+		copyRows(dst, a, rows, cols)
+		return dst
+	}
+	copyRows(operand{s.a, rows + pad, 1}, operand{a.x, a.cs, 1}, cols, rows)
+	return operand{s.a, 1, rows + pad}
 }
 
 // widest picks the tiles for the next of cols columns, and how many columns they have.
@@ -98,6 +120,10 @@ func pack(dst, src operand, rows, cols int) {
 		packTransposed(dst.x, dst.rs, src.x, src.cs, cols, rows)
 		return
 	}
+	copyRows(dst, src, rows, cols)
+}
+
+func copyRows(dst, src operand, rows, cols int) {
 	for i := range rows {
 		copy(dst.x[i*dst.rs:][:cols], src.x[i*src.rs:])
 	}
