@@ -97,6 +97,7 @@ type Engine struct {
 	train   walk
 	eval    walk
 	clock   time.Time
+	spare   byteList
 
 	fence    uint64
 	last     *Outcome // nil before the first
@@ -134,7 +135,7 @@ func NewEngine(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: cfg, dev: cfg.Device, layout: NewLayout(cfg.Model, cfg.Weights), rank: cfg.Comm.Rank(),
-		stages: cfg.Model.Stages(), fence: cfg.Fence, clock: time.Now(),
+		stages: cfg.Model.Stages(), fence: cfg.Fence, clock: time.Now(), spare: byteList{},
 		res: &Result{StepHashes: map[int]string{}, Rank: cfg.Comm.Rank()},
 	}
 	e.decider = &Decider{Layout: e.layout, Hyper: cfg.Hyper, BatchSize: func(s int) int { return len(cfg.Order(s)) }}

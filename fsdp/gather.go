@@ -57,7 +57,7 @@ func (e *Engine) post(ctx context.Context, plan walk) {
 func (e *Engine) gatherShards(ctx context.Context, g *gathering) {
 	u := e.units[g.unit]
 	width := e.cfg.ParamType.Size()
-	g.staging = make([]byte, u.Len*width)
+	g.staging = e.spare.take(u.Len * width)
 	e.dev.Meter().Add(kernel.Gathered, int64(len(g.staging)))
 	parts := make([][]byte, len(u.Cuts)-1)
 	for r := range parts {
@@ -103,6 +103,7 @@ func (e *Engine) widen(u *unit, g *gathering) {
 		e.dev.Copy(u.full, u.p)
 	}
 	e.dev.Meter().Add(kernel.Gathered, -int64(len(g.staging)))
+	e.spare.give(g.staging)
 }
 
 // drop gives back a gathered unit.

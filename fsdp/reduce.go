@@ -50,7 +50,7 @@ func (e *Engine) expect(m int) {
 // travels.
 func (e *Engine) giveBack(ctx context.Context, unit, n int) error {
 	u := e.units[unit]
-	data := make([]byte, 4*u.Len)
+	data := e.spare.take(4 * u.Len)
 	e.dev.Meter().Add(kernel.GradientWork, int64(len(data)))
 	err := e.dev.Download(data, u.work)
 	e.dev.Free(u.work)
@@ -77,6 +77,7 @@ func (e *Engine) giveBack(ctx context.Context, unit, n int) error {
 		}
 	} else {
 		e.dev.Meter().Add(kernel.GradientWork, -int64(len(data)))
+		e.spare.give(data)
 	}
 	return e.sent(maxSending)
 }
@@ -90,6 +91,7 @@ func (e *Engine) sent(n int) error {
 			return fmt.Errorf("fsdp: give gradients back at step %d: %w", e.step, err)
 		}
 		e.dev.Meter().Add(kernel.GradientWork, -int64(len(s.data)))
+		e.spare.give(s.data)
 	}
 	return nil
 }

@@ -1,0 +1,44 @@
+package fsdp
+
+import (
+	"testing"
+
+	"shoal/internal/data"
+	"shoal/kernel/cpu"
+	"shoal/model/vit"
+)
+
+// BenchmarkStep is one member's training step of the default run's model, alone, on all cores.
+func BenchmarkStep(b *testing.B) {
+	m, err := vit.New(vit.Config{Image: 28, Patch: 7, Channels: 1, Dim: 64, Depth: 12, Heads: 4, Classes: 10})
+	if err != nil {
+		b.Fatal(err)
+	}
+	digits, err := data.NewDigits(data.DigitsConfig{Image: 28, Count: 60000})
+	if err != nil {
+		b.Fatal(err)
+	}
+	dev, err := cpu.New(cpu.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer dev.Close()
+	h := Hyper{Steps: b.N, Microbatch: 8, Batch: 64, LR: 2e-3, Schedule: "cosine", Warmup: 20, WeightDecay: 0.05, Clip: 1,
+		Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Seed: 1}
+	order := func(step int) []int {
+		_, list := data.Batch(1, 60000, 64, step)
+		return list
+	}
+	d := &Decider{Layout: NewLayout(m, []int64{1}), Hyper: h, BatchSize: func(int) int { return 64 }}
+	e, err := NewEngine(Config{Model: m, Device: dev, Comm: NewLocalMesh(1, d.Decide).Comm(0), Hyper: h, Weights: []int64{1},
+		Strategy: FSDP, Recompute: RecomputeNever, Train: digits, Order: order})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	if _, err := e.Run(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(64*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
+}
