@@ -206,13 +206,6 @@ func (x *exchange) leave(a *attempt) {
 	}
 }
 
-// fail ends a because of something that a peer or the sink did.
-func (x *exchange) fail(a *attempt, err error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.end(a, err)
-}
-
 // wait blocks until done, or the attempt has ended, which it does when ctx is done.
 func (x *exchange) wait(ctx context.Context, a *attempt, what string, done func() bool) error {
 	defer context.AfterFunc(ctx, x.wake)()

@@ -36,13 +36,13 @@ func faults(first int, wrap func(stream int, c net.Conn) net.Conn) func(int, Tra
 }
 
 func TestExchangeBrokenStreams(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(4) {
 		for _, packing := range []codec.Packing{codec.Off, codec.On} {
 			t.Run(fmt.Sprintf("seed %d, packing %v", seed, packing), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					// Each of the first 6 streams of a pair breaks somewhere in its first 3 MB.
+					// Each of the first 6 streams of a pair breaks somewhere in its first MB.
 					wrap := faults(6, func(stream int, c net.Conn) net.Conn {
-						left := rand.New(rand.NewPCG(seed, uint64(stream))).IntN(3 << 20)
+						left := rand.New(rand.NewPCG(seed, uint64(stream))).IntN(1 << 20)
 						return &faultyConn{Conn: c, onWrite: func(p []byte) ([]byte, error) {
 							if left -= len(p); left < 0 {
 								return p[:max(0, left+len(p))], errInjected
@@ -51,7 +51,7 @@ func TestExchangeBrokenStreams(t *testing.T) {
 						}}
 					})
 					m := newMesh(t, 3, meshConfig{packing: packing, wrap: wrap})
-					m.attempts(layouts(3, seed, 900_000, 10, 300_000), 1, 2)
+					m.attempts(layouts(3, seed, 300_000, 10, 100_000), 1, 2)
 				})
 			})
 		}
@@ -65,9 +65,9 @@ func TestExchangeLostAcknowledgements(t *testing.T) {
 			return &faultyConn{Conn: c, onRead: func([]byte) error { return errInjected }}
 		})
 		m := newMesh(t, 2, meshConfig{wrap: wrap})
-		m.attempts([]layout{{[]int{0, 400_000, 800_000}}}, 1, 2)
+		m.attempts([]layout{{[]int{0, 300_000, 600_000}}}, 1, 2)
 		s := m.x[0].stats().Total
-		if want := uint64(2 * 2 * 4 * 400_000); s.RawReceived != want || s.BytesReceived < want+1_600_000 {
+		if want := uint64(2 * 2 * 4 * 300_000); s.RawReceived != want || s.BytesReceived < want+1_200_000 {
 			t.Errorf("%+v, want %d tensor bytes taken and more received", s, want)
 		}
 	})
@@ -93,11 +93,7 @@ func TestExchangeLateAndCut(t *testing.T) {
 		m.post(1, late)
 		<-time.After(3 * time.Second)
 		m.net.Heal(peerName(0), peerName(1))
-		for r, a := range []*attemptRun{early, late} {
-			if err := errors.Join(a.wait(), a.check(r, 2)); err != nil {
-				t.Errorf("rank %d: %v", r, err)
-			}
-		}
+		m.finish(early, late)
 		m.attempts(units, 2)
 	})
 }
@@ -141,7 +137,6 @@ func TestExchangeDamageWithoutEnd(t *testing.T) {
 			})(r, tr)
 		}
 		m := newMesh(t, 2, meshConfig{wrap: wrap})
-		// The hello is damaged too: it ends with a checksum. So the second member's streams never come to be.
 		a, err := m.begin(0, 1, []layout{{[]int{0, 500, 1000}}})
 		if err != nil {
 			t.Fatal(err)
@@ -237,7 +232,7 @@ func TestExchangeProtocolFaults(t *testing.T) {
 		"gradient not packed":    {[]wire.Header{packed(gradient(1, 16, 0, 16, 1))}, "corrupt packed bytes"},
 		"half an element":        {[]wire.Header{gradient(1, 16, 0, 6, 1)}, "not whole int32s"},
 		"unit beyond all models": {[]wire.Header{gradient(maxUnits, 16, 0, 16, 1)}, "not whole int32s of a unit below 65536"},
-		"other microbatches":     {[]wire.Header{gradient(1, 16, 0, 8, 1), gradient(1, 16, 8, 8, 2)}, "16 bytes of 2, before that 16 bytes of 1"},
+		"other microbatches":     {[]wire.Header{gradient(1, 16, 0, 8, 1), gradient(1, 16, 8, 8, 2)}, "16 bytes of 2 microbatches, before that 16 bytes of 1"},
 		"other size":             {[]wire.Header{gradient(1, 16, 0, 8, 1), gradient(1, 12, 8, 4, 1)}, "12 bytes of 1 microbatches, before that 16"},
 		"gradient too long":      {[]wire.Header{gradient(1, 20, 0, 20, 1)}, "Add of 20 bytes"},
 	} {

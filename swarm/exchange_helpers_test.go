@@ -267,6 +267,13 @@ func (m *mesh) attempts(units []layout, fences ...uint64) {
 	}
 }
 
+// finish waits for attempts that were posted by hand, by rank, and then checks them.
+func (m *mesh) finish(runs ...*attemptRun) {
+	m.t.Helper()
+	m.each(func(r int, _ *exchange) error { return runs[r].wait() })
+	m.each(func(r int, _ *exchange) error { return runs[r].check(r, len(m.x)) })
+}
+
 // faultyTransport changes the streams that it opens.
 type faultyTransport struct {
 	Transport
