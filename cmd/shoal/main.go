@@ -103,8 +103,8 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "shoal",
 		Short: "Train one neural network on many devices",
-		Long: "Shoal trains one neural network on many devices, fully sharded: each peer holds a part of the model,\n" +
-			"and the result does not depend on how many peers there are.",
+		Long: "Shoal trains one neural network on many devices, fully sharded: each peer holds\n" +
+			"a part of the model, and the result does not depend on how many peers there are.",
 		Example: "  shoal testnet                        all of it on this machine\n" +
 			"  shoal init > run.yaml                a run file to start from\n" +
 			"  shoal up run.yaml --peers 3          start a run; prints a link\n" +
@@ -123,6 +123,7 @@ func (a *app) root() *cobra.Command {
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return wrongInput{fmt.Errorf("%w, see `%s --help`", err, cmd.CommandPath())}
 	})

@@ -35,14 +35,11 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 	f.StringVar(&n.kernel, "kernel", "", "code path of the CPU: avx512, avx2 or generic (default: the best there is)")
 	f.StringSliceVar(&n.listen, "listen", nil, "addresses to listen on, host:port or multiaddr (default: all interfaces, any port)")
 	f.StringSliceVar(&n.announce, "announce", nil, "further addresses at which others can dial this peer")
-	f.StringVar(&n.identity, "identity", "", "file with this peer's key, made if missing (default: a new key)")
-	f.StringVar(&n.report, "report", "", "folder for the report (default: none)")
+	f.StringVar(&n.identity, "identity", "", "`file` with this peer's key, made if missing (default: a new key)")
+	f.StringVar(&n.report, "report", "", "`folder` for the report (default: none)")
 	f.BoolVar(&n.json, "json", false, "print the report as JSON on stdout, all else on stderr")
 	f.BoolVar(&n.child, "child", false, "run under testnet: events on stdout, end with stdin")
 	f.Lookup("child").Hidden = true
-	for name, text := range map[string]string{"memory": "", "listen": "", "announce": ""} {
-		f.Lookup(name).DefValue = text
-	}
 }
 
 func (n *nodeFlags) config(a *app) (shoal.Config, error) {
@@ -69,8 +66,8 @@ func (a *app) upCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up RUN.yaml",
 		Short: "Start a run and print the link with which others join it",
-		Long: "Start the run that a run file describes (- reads it from stdin), print the link with which others join,\n" +
-			"wait for them, and train.",
+		Long: "Start the run that a run file describes (- reads it from stdin), print the link\n" +
+			"with which others join, wait for them, and train.",
 		Example: "  shoal up run.yaml --peers 3",
 		Args:    takes(1, "a run file (`shoal init` prints one)"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -17,8 +17,9 @@ func (a *app) testnetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "testnet",
 		Short: "Start several peers as processes on this machine, and train",
-		Long: "Start several peers as separate processes on this machine; the first starts the run, the others join it by\n" +
-			"its link. Flags that name a key of the run file override it.",
+		Long: "Start several peers as separate processes on this machine; the first one starts\n" +
+			"the run, the others join it by its link. Flags that name a key of the run file\n" +
+			"override it.",
 		Example: "  shoal testnet\n" +
 			"  shoal testnet --peers 3 --weights 4,2,1 --strategy fsdp --steps 100",
 		Args: takes(0, ""),
@@ -26,8 +27,8 @@ func (a *app) testnetCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.IntVar(&cfg.Peers, "peers", 4, "number of processes")
 	f.IntSliceVar(&cfg.Weights, "weights", nil, "memory that each peer offers, relative to the others, as in 4,2,1,1")
-	f.StringVar(&file, "run", "", "run file (default: the one that `shoal init` prints)")
-	f.StringVar(&report, "report", "shoal-report", "folder for the report")
+	f.StringVar(&file, "run", "", "run `file` (default: the one that shoal init prints)")
+	f.StringVar(&report, "report", "shoal-report", "`folder` for the report")
 	f.BoolVar(&asJSON, "json", false, "print the report as JSON on stdout, all else on stderr")
 	f.DurationVar(&cfg.Timeout, "timeout", 0, "give up after this time, as in 90s or 10m (default: never)")
 	f.StringVar(&kernel, "kernel", "", "code path of the CPU: avx512, avx2 or generic (default: the best there is)")
