@@ -110,7 +110,8 @@ type attempt struct {
 	faults  []int                 // broken frames, by source
 }
 
-// newExchange starts serving streams for the view in cfg. close it to end its goroutines.
+// newExchange starts serving streams for the view in cfg. close it to end its goroutines, and before the exchange of the
+// next view is made: both serve the same protocol.
 func newExchange(cfg exchangeConfig) (*exchange, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err

@@ -51,9 +51,13 @@ func (x *exchange) handle(peer string, conn net.Conn) {
 
 	x.mu.Lock()
 	delete(x.incoming, conn)
-	quiet := x.closed || errors.Is(err, errReplaced)
+	closed := x.closed
 	x.mu.Unlock()
-	if !quiet {
+	switch {
+	case closed || errors.Is(err, errReplaced):
+	case broken(err):
+		x.cfg.Log.Warn("reset a data stream with a broken frame", "peer", peer, "error", err)
+	default:
 		x.cfg.Log.Debug("incoming data stream ended", "peer", peer, "error", err)
 	}
 }
@@ -126,13 +130,16 @@ func (x *exchange) replace(in *incoming, class wire.Class) error {
 	return nil
 }
 
+// broken says whether a stream ended because what its sender wrote makes no sense.
+func broken(err error) bool { return errors.Is(err, wire.ErrFrame) || errors.Is(err, wire.ErrChecksum) }
+
 // release undoes replace. A stream that ended by a broken frame is held against its sender.
 func (x *exchange) release(in *incoming, class wire.Class, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.links[in.from].reading[class-wire.Params] = nil
 	x.change.Broadcast()
-	if x.now == nil || !(errors.Is(err, wire.ErrFrame) || errors.Is(err, wire.ErrChecksum)) {
+	if x.now == nil || !broken(err) {
 		return
 	}
 	if x.now.faults[in.from]++; x.now.faults[in.from] > maxFaults {
