@@ -10,7 +10,7 @@ PLATFORMS := linux-amd64 linux-arm64 darwin-arm64 windows-amd64
 # Packages whose bits the code paths of the CPU must not change.
 NUMBERS   := ./kernel/... ./model/... ./fsdp/...
 # A run of seconds, for the check that the number of processes does not change the result.
-SMALL     := --run testnet/testdata/small.yaml --timeout 3m --json
+SMALL     := --run examples/small.yaml --timeout 3m --json
 
 # $(call step,name,command) runs one step of the tests and tells its time.
 define step

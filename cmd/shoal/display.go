@@ -11,8 +11,11 @@ import (
 	"shoal"
 )
 
-// quiet is the least time between two progress lines in a pipe.
-const quiet = 5 * time.Second
+// The least time between two progress lines: in a pipe, and on a terminal, where eyes set the limit.
+const (
+	pipePause     = 5 * time.Second
+	terminalPause = 50 * time.Millisecond
+)
 
 // display shows how a run goes: on a terminal one line that is redrawn in place, in a pipe now and then a line of its
 // own. Its methods may be called from any goroutine.
@@ -25,7 +28,7 @@ type display struct {
 	drawn    int       // columns of the live line that the cursor is on, 0 if none is
 	waiting  func()    // redraws the line that shows a growing waiting time, nil if nobody waits
 	since    time.Time // when the waiting began
-	lastLine time.Time // when a pipe got its last progress line
+	lastLine time.Time // when the last progress line was shown
 	rate     rate
 
 	stop chan struct{}
@@ -105,14 +108,13 @@ func (d *display) Progress(p shoal.Progress) {
 	defer d.mu.Unlock()
 	d.waiting = nil
 	d.rate.add(p)
-	text := progressLine(p, &d.rate)
+	pause, show := pipePause, func(text string) { fmt.Fprintln(d.w, text) }
 	if d.width() > 0 {
-		d.draw(text)
-		return
+		pause, show = terminalPause, d.draw
 	}
-	if now := d.now(); p.Step >= p.Steps || now.Sub(d.lastLine) >= quiet {
+	if now := d.now(); p.Step >= p.Steps || now.Sub(d.lastLine) >= pause {
 		d.lastLine = now
-		fmt.Fprintln(d.w, text)
+		show(progressLine(p, &d.rate))
 	}
 }
 

@@ -67,7 +67,9 @@ func TestDisplayOnTerminal(t *testing.T) {
 	d.waiting()
 	d.Wait(2, 3)
 	d.Progress(step(1))
+	*now = now.Add(time.Second)
 	d.Progress(step(2))
+	d.Progress(step(3)) // too soon
 	d.Line("a line that stays")
 	d.Close()
 	// What the terminal shows at the end: each row as its last writing left it.
