@@ -1,0 +1,362 @@
+package member
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"shoal/swarm/wire"
+)
+
+// Message goes from one member to another; its kind is ControlRaft, ControlBeat, ControlReady or ControlGone.
+type Message = wire.Control
+
+// Config is what a Core is made from. Zero values of the numbers mean their defaults.
+type Config struct {
+	ID uint64 // one's own member id
+
+	Snapshot []byte  // joiner: from Admitted; nil for the creator
+	Genesis  Genesis // creator: what the run begins with
+
+	// Decide is called on the leader with the payload of the last Commit or Retry (nil at first) and everybody's Ready in
+	// rank order, and says how the attempt ends. It must be a pure function and leave its arguments alone.
+	Decide func(prev []byte, readies [][]byte) Decision
+
+	Timing Timing
+	Log    *slog.Logger // Raft's own messages, at debug level; nil drops them
+
+	SnapshotEntries int // entries applied between two snapshots of the log; default 1000
+	SnapshotBytes   int // or their bytes, if reached before; default 8 MiB
+}
+
+// Genesis is the state of a new run.
+type Genesis struct {
+	Self  Member // the creator
+	Peers int    // members that the first view waits for, the creator included
+	Exact bool   // admit only the creator's kernel fingerprint
+	Run   []byte // the run's description, for joiners; at most wire.MaxRun
+}
+
+// Output is what a Core asks of its caller. The caller owns it.
+type Output struct {
+	Messages []*Message // to the members in To
+	Events   []Event    // in this order
+}
+
+// Event is something that the log has decided or that this member has found out.
+type Event interface{ event() }
+
+type (
+	// Waiting tells how many members the first view has and waits for.
+	Waiting struct{ Have, Want int }
+	// Admitted answers Admit: the peer is now member ID and starts from Snapshot.
+	Admitted struct {
+		ID       uint64
+		Snapshot []byte
+	}
+	// Refused answers Admit: the peer isn't let in, for a reason that a user understands.
+	Refused struct {
+		ID     uint64
+		Reason string
+	}
+	// Started tells that a view is in force.
+	Started struct{ View View }
+	// Ended tells that an attempt has ended, and with it which one comes next.
+	Ended struct{ Entry Entry }
+	// Stopped tells that the run has ended with an error. Nothing comes after it.
+	Stopped struct {
+		Peer   string // whom it is about, or ""
+		Rank   int    // that one's rank, or -1
+		Reason string // one line that names it
+		Local  bool   // this member gave up by itself: the log doesn't say so
+	}
+)
+
+func (Waiting) event()  {}
+func (Admitted) event() {}
+func (Refused) event()  {}
+func (Started) event()  {}
+func (Ended) event()    {}
+func (Stopped) event()  {}
+
+// Core is one member's part of the run's log. It is not safe for concurrent use.
+type Core struct {
+	cfg     Config
+	rn      *raft.RawNode
+	storage *raft.MemoryStorage
+	conf    *raftpb.ConfState // as applied
+	st      *state
+	log     logProgress
+
+	tick    uint64 // executed so far
+	contact uint64 // tick of the last sign of a leader and its quorum
+	peers   map[uint64]*peer
+	own     ownReady
+	leaving string // why this member is leaving, or ""
+	lead    leadership
+
+	over  bool   // Stopped was given, or Done applied
+	endAt uint64 // log index of what ended the run; 0 when this member gave up by itself
+	out   Output
+}
+
+// peer is what is known of another member by itself, outside the log.
+type peer struct {
+	heard    uint64 // tick of its last message
+	down     uint64 // tick since when its link has been known to be broken; 0: it isn't
+	index    uint64 // log index that it has applied, by its last beat
+	leaving  string // why it is leaving, or ""
+	fence    uint64 // of ready
+	ready    []byte
+	hasReady bool
+}
+
+// ownReady is this member's Ready, which is repeated until the fence changes.
+type ownReady struct {
+	fence   uint64
+	payload []byte
+	set     bool
+	to      uint64 // the leader that it was last sent to
+	tick    uint64 // when
+	known   bool   // that leader has said that it has it
+}
+
+// New makes the Core of a run's creator, or of a member that was admitted. The creator leads at once.
+func New(cfg Config) (*Core, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	c := &Core{cfg: cfg, storage: raft.NewMemoryStorage(), peers: map[uint64]*peer{}}
+	snapshot, err := cfg.firstSnapshot()
+	if err != nil {
+		return nil, err
+	}
+	if c.st, err = decodeState(snapshot.GetData()); err != nil {
+		return nil, err
+	}
+	if err := c.openLog(snapshot); err != nil {
+		return nil, err
+	}
+	c.meet()
+	c.event(Waiting{Have: len(c.st.Members), Want: c.st.Peers})
+	if cfg.Snapshot == nil {
+		if err := c.rn.Campaign(); err != nil {
+			return nil, fmt.Errorf("member: start the log: %w", err)
+		}
+	}
+	c.settle()
+	return c, nil
+}
+
+func (c *Config) validate() error {
+	switch {
+	case !validID(c.ID):
+		return fmt.Errorf("member: id %#x is reserved", c.ID)
+	case c.Decide == nil:
+		return errors.New("member: Config.Decide is missing")
+	case c.Snapshot == nil && (c.Genesis.Peers < 1 || c.Genesis.Peers > MaxPeers):
+		return fmt.Errorf("member: a run of %d peers, must be 1 to %d", c.Genesis.Peers, MaxPeers)
+	case len(c.Genesis.Run) > wire.MaxRun:
+		return fmt.Errorf("member: the run's description has %d bytes, at most %d", len(c.Genesis.Run), wire.MaxRun)
+	}
+	if c.SnapshotEntries == 0 {
+		c.SnapshotEntries = 1000
+	}
+	if c.SnapshotBytes == 0 {
+		c.SnapshotBytes = 8 << 20
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c.Timing.validate()
+}
+
+// Step takes a message. m.From must be the member whose stream it came on; m is the Core's from now on.
+func (c *Core) Step(m *Message) {
+	defer c.rescue()
+	if c.rn == nil || m.To != c.cfg.ID || m.From == c.cfg.ID {
+		return
+	}
+	p := c.peers[m.From]
+	if p != nil {
+		p.heard, p.down = c.tick, 0
+	}
+	switch {
+	case m.Kind == wire.ControlRaft:
+		c.stepRaft(m)
+	case m.Kind == wire.ControlGone:
+		c.stop(Stopped{Rank: -1, Local: true, Reason: "this peer was taken out of the run: " + m.Reason})
+	case p == nil: // a stranger, or one that has left
+	case m.Kind == wire.ControlReady:
+		p.takeReady(m.Fence, m.Body)
+	case m.Kind == wire.ControlBeat:
+		c.stepBeat(p, m)
+	}
+	c.settle()
+}
+
+func (c *Core) stepBeat(p *peer, m *Message) {
+	p.index = max(p.index, m.Index)
+	if m.Reason != "" {
+		p.leaving = m.Reason
+	}
+	if m.Have && m.From == c.Leader() && m.Fence == c.own.fence {
+		c.own.known = true
+	}
+}
+
+// takeReady keeps a member's newest Ready. A Ready may be ahead of one's own log: then it waits here.
+func (p *peer) takeReady(fence uint64, payload []byte) {
+	if !p.hasReady || fence > p.fence {
+		p.fence, p.ready, p.hasReady = fence, payload, true
+	}
+}
+
+// Tick lets one tick pass.
+func (c *Core) Tick() {
+	defer c.rescue()
+	if c.rn == nil {
+		return
+	}
+	c.tick++
+	c.rn.Tick()
+	c.settle()
+	if c.tick%uint64(c.cfg.Timing.Beat) == 0 {
+		c.beat()
+	}
+	c.watch()
+	c.settle()
+}
+
+// settle does everything that follows from what has just happened.
+func (c *Core) settle() {
+	if c.rn == nil {
+		return
+	}
+	for c.drive(); c.act(); {
+		c.drive()
+	}
+	c.sendReady()
+}
+
+// SetReady says that this member is done with the attempt that fence names. payload must not be changed any more.
+func (c *Core) SetReady(fence uint64, payload []byte) error {
+	defer c.rescue()
+	if len(payload) > wire.MaxPayload {
+		return fmt.Errorf("member: Ready of %d bytes, at most %d: %w", len(payload), wire.MaxPayload, wire.ErrTooLong)
+	}
+	if fence != c.st.Fence || !c.st.started() || c.over {
+		return nil // it has been decided meanwhile
+	}
+	c.own = ownReady{fence: fence, payload: payload, set: true}
+	c.settle()
+	return nil
+}
+
+// sendReady sends the own Ready to a new leader, and again when the leader doesn't say that it has it (PROTOCOL.md 5).
+func (c *Core) sendReady() {
+	lead := c.Leader()
+	if !c.own.set || c.own.fence != c.st.Fence || lead == 0 || lead == c.cfg.ID || c.over {
+		return
+	}
+	same := lead == c.own.to
+	if same && (c.own.known || c.tick-c.own.tick < uint64(c.cfg.Timing.Resend)) {
+		return
+	}
+	c.own.to, c.own.tick, c.own.known = lead, c.tick, false
+	c.send(&Message{Kind: wire.ControlReady, To: lead, Fence: c.own.fence, Body: c.own.payload})
+}
+
+// beat tells every other member how far this one is.
+func (c *Core) beat() {
+	for _, m := range c.st.Members {
+		p := c.peers[m.ID]
+		if p == nil { // oneself
+			continue
+		}
+		have := c.isLeader() && p.hasReady && p.fence == c.st.Fence
+		c.send(&Message{Kind: wire.ControlBeat, To: m.ID, Fence: c.st.Fence, Index: c.log.applied, Have: have, Reason: c.leaving})
+	}
+}
+
+// Leave says that this member wants to go, and why. The run ends for everybody once the log says so.
+func (c *Core) Leave(reason string) {
+	defer c.rescue()
+	if reason == "" {
+		reason = "no reason given"
+	}
+	if c.leaving == "" {
+		c.leaving = text(reason)
+		c.beat()
+		c.settle()
+	}
+}
+
+// Take returns what there is to send and to tell, and forgets it.
+func (c *Core) Take() Output {
+	out := c.out
+	c.out = Output{}
+	return out
+}
+
+func (c *Core) send(m *Message) {
+	m.From = c.cfg.ID
+	c.out.Messages = append(c.out.Messages, m)
+}
+
+func (c *Core) event(e Event) { c.out.Events = append(c.out.Events, e) }
+
+// stop ends the run on this member, once.
+func (c *Core) stop(s Stopped) {
+	if !c.over {
+		c.over = true
+		c.event(s)
+	}
+}
+
+// rescue turns a panic of the Raft library, which is how it answers a log that contradicts itself, into the run's end.
+func (c *Core) rescue() {
+	if p := recover(); p != nil {
+		c.cfg.Log.Error("the log is broken", "panic", p, "stack", string(debug.Stack()))
+		c.rn = nil
+		c.stop(Stopped{Rank: -1, Local: true, Reason: fmt.Sprintf("the run's log is broken: %v", p)})
+	}
+}
+
+// Leader is the member that leads as far as this one knows, or 0.
+func (c *Core) Leader() uint64 {
+	if c.rn == nil {
+		return 0
+	}
+	return c.rn.BasicStatus().Lead
+}
+
+// Members lists all members, the creator first, then by admission.
+func (c *Core) Members() []Member { return c.st.Members }
+
+// Voters lists the members that vote.
+func (c *Core) Voters() []uint64 { return c.conf.GetVoters() }
+
+// Run is the run's description.
+func (c *Core) Run() []byte { return c.st.Run }
+
+// Fence is the current fence, Applied the index of the last entry applied.
+func (c *Core) Fence() uint64   { return c.st.Fence }
+func (c *Core) Applied() uint64 { return c.log.applied }
+
+// Finished says that the run is over and that every other member knows it or can't be reached, so that this process may
+// go (PROTOCOL.md 24).
+func (c *Core) Finished() bool {
+	if !c.over {
+		return false
+	}
+	for _, p := range c.peers {
+		if c.endAt > 0 && p.index < c.endAt && p.down == 0 && !c.lost(p) {
+			return false
+		}
+	}
+	return true
+}

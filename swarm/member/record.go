@@ -1,0 +1,144 @@
+package member
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"shoal/swarm/wire"
+)
+
+// Member is one process that takes part in the run. A process that is started again is another member.
+type Member struct {
+	ID    uint64     `cbor:"1,keyasint"` // its Raft id, random, never 0
+	Peer  string     `cbor:"2,keyasint"` // its peer id
+	Addrs []string   `cbor:"3,keyasint,omitempty"`
+	Offer wire.Offer `cbor:"4,keyasint"`
+}
+
+// Short is the end of the peer id, enough for a person to tell peers apart.
+func (m Member) Short() string { return m.Peer[max(0, len(m.Peer)-8):] }
+
+// validID says whether Raft has no meaning of its own for id.
+func validID(id uint64) bool { return id != 0 && id < 1<<64-16 }
+
+// check is for what came from the network.
+func (m Member) check() error {
+	switch {
+	case !validID(m.ID):
+		return fmt.Errorf("member id %#x is reserved", m.ID)
+	case m.Peer == "" || len(m.Peer) > wire.MaxText:
+		return fmt.Errorf("peer id of %d bytes", len(m.Peer))
+	case len(m.Addrs) > wire.MaxAddrs:
+		return fmt.Errorf("%d addresses, at most %d", len(m.Addrs), wire.MaxAddrs)
+	}
+	return nil
+}
+
+// EntryKind says how an attempt ended.
+type EntryKind uint8
+
+const (
+	EntryCommit EntryKind = iota + 1 // the step is final: update
+	EntryRetry                       // the same step again
+	EntryDone                        // the run is over
+	EntryStop                        // in a Decision only: end the run with an error; Payload is the reason, as text
+)
+
+// Entry is what ended an attempt.
+type Entry struct {
+	Fence   uint64 // names the next attempt
+	Kind    EntryKind
+	Payload []byte // from Decide; not to be changed
+}
+
+// Decision is what the leader makes of everybody's Ready.
+type Decision struct {
+	Kind    EntryKind
+	Payload []byte // at most wire.MaxPayload
+}
+
+// View is a numbered, ordered list of members; their place in it is their rank.
+type View struct {
+	Number  uint64
+	Fence   uint64 // of the view's first attempt
+	Members []Member
+	Rank    int // one's own; -1 when one is not in it
+	Reason  string
+}
+
+// recordKind is the kind of an entry of the log. Append-only.
+type recordKind uint8
+
+const (
+	recordAdmit  recordKind = 1 // Member becomes a learner
+	recordLeave  recordKind = 2 // ID is no member any more; before the first view only
+	recordView   recordKind = 3 // Number, IDs in rank order, Reason; follows a fence
+	recordCommit recordKind = 4 // Body; follows a fence
+	recordRetry  recordKind = 5 // Body; follows a fence
+	recordDone   recordKind = 6 // Body; follows a fence
+	recordStop   recordKind = 7 // Reason, and ID when it is about a member; Follows may be 0: whatever the fence
+)
+
+// record is an entry of the log.
+type record struct {
+	Kind    recordKind `cbor:"1,keyasint"`
+	Follows uint64     `cbor:"2,keyasint,omitempty"` // the fence that must be current, or the entry does nothing
+	Member  *Member    `cbor:"3,keyasint,omitempty"`
+	ID      uint64     `cbor:"4,keyasint,omitempty"`
+	Number  uint64     `cbor:"5,keyasint,omitempty"`
+	IDs     []uint64   `cbor:"6,keyasint,omitempty"`
+	Body    []byte     `cbor:"7,keyasint,omitempty"`
+	Reason  string     `cbor:"8,keyasint,omitempty"`
+}
+
+func (r *record) encode() []byte {
+	b, err := wire.Marshal(r)
+	if err != nil {
+		panic(err) // plain fields only: can't happen
+	}
+	return b
+}
+
+func decodeRecord(b []byte) (*record, error) {
+	r := &record{}
+	if err := wire.Unmarshal(b, r); err != nil {
+		return nil, fmt.Errorf("log entry: %w", err)
+	}
+	switch {
+	case r.Kind < recordAdmit || r.Kind > recordStop:
+		return nil, fmt.Errorf("log entry of unknown kind %d: this program is older than the run's", r.Kind)
+	case r.Kind == recordAdmit && r.Member == nil:
+		return nil, errors.New("log entry: admission of nobody")
+	case len(r.Body) > wire.MaxPayload:
+		return nil, fmt.Errorf("log entry of %d bytes: %w", len(r.Body), wire.ErrTooLong)
+	}
+	if r.Member != nil {
+		if err := r.Member.check(); err != nil {
+			return nil, fmt.Errorf("log entry: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// fenced maps the entries that end an attempt between the log and the caller.
+func (k recordKind) fenced() (EntryKind, bool) {
+	switch k {
+	case recordCommit:
+		return EntryCommit, true
+	case recordRetry:
+		return EntryRetry, true
+	case recordDone:
+		return EntryDone, true
+	}
+	return 0, false
+}
+
+func (k EntryKind) record() recordKind {
+	return map[EntryKind]recordKind{EntryCommit: recordCommit, EntryRetry: recordRetry, EntryDone: recordDone, EntryStop: recordStop}[k]
+}
+
+// text makes a reason fit for the log, whatever it holds.
+func text(s string) string {
+	return strings.ToValidUTF8(s[:min(len(s), wire.MaxText/2)], "")
+}

@@ -1,0 +1,94 @@
+package member
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+	"shoal/swarm/wire"
+)
+
+func TestRecordRoundTrip(t *testing.T) {
+	m := Member{ID: 7, Peer: "p", Addrs: []string{"/a"}, Offer: wire.Offer{Kind: "daemon", Weight: 2}}
+	for _, r := range []*record{
+		{Kind: recordAdmit, Member: &m},
+		{Kind: recordLeave, ID: 7, Reason: "x"},
+		{Kind: recordView, Follows: 1, Number: 2, IDs: []uint64{7, 8}, Reason: "start"},
+		{Kind: recordCommit, Follows: 3, Body: []byte{1, 2}},
+		{Kind: recordStop, ID: 7, Reason: "gone"},
+	} {
+		got, err := decodeRecord(r.encode())
+		if err != nil || !reflect.DeepEqual(got, r) {
+			t.Errorf("%+v became %+v, %v", r, got, err)
+		}
+	}
+	for name, r := range map[string]*record{
+		"unknown kind":      {Kind: 99},
+		"no kind":           {},
+		"admits nobody":     {Kind: recordAdmit},
+		"admits id 0":       {Kind: recordAdmit, Member: &Member{Peer: "p"}},
+		"admits a nameless": {Kind: recordAdmit, Member: &Member{ID: 3}},
+		"too long":          {Kind: recordCommit, Body: make([]byte, wire.MaxPayload+1)},
+	} {
+		if _, err := decodeRecord(r.encode()); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	f.Add((&record{Kind: recordView, Number: 1, IDs: []uint64{1, 2}}).encode())
+	f.Add((&record{Kind: recordAdmit, Member: &Member{ID: 1, Peer: "p"}}).encode())
+	f.Add([]byte{0xa1, 7, 0x5b, 0, 0, 1, 0, 0, 0, 0, 0}) // 2^40 bytes
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := decodeRecord(b)
+		if err != nil {
+			return
+		}
+		st := &state{Peers: 3, Members: []Member{{ID: 1, Peer: "a"}, {ID: 2, Peer: "b"}}}
+		st.apply(5, r)
+		st.current(1)
+		if again, err := decodeRecord(r.encode()); err != nil || !bytes.Equal(again.encode(), r.encode()) {
+			t.Fatalf("%+v does not survive encoding: %v", r, err)
+		}
+	})
+}
+
+func FuzzState(f *testing.F) {
+	f.Add((&state{Peers: 2, Members: []Member{{ID: 1, Peer: "a"}}, Number: 1, ViewIDs: []uint64{1}, Fence: 4, Payload: []byte("x")}).encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		st, err := decodeState(b)
+		if err != nil {
+			return
+		}
+		st.current(1)
+		st.refuse(Member{ID: 9, Peer: "z"})
+		if _, err := decodeState(st.encode()); err != nil {
+			t.Fatalf("does not survive encoding: %v", err)
+		}
+	})
+}
+
+func FuzzRaftMessage(f *testing.F) {
+	m := &raftpb.Message{Type: raftpb.MsgApp.Enum(), From: new(uint64(1)), To: new(uint64(2)), Term: new(uint64(1)), Index: new(uint64(3)),
+		Entries: []*raftpb.Entry{{Index: new(uint64(4)), Term: new(uint64(1)), Data: []byte("x")}}}
+	b, err := proto.Marshal(m)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add(bytes.Repeat([]byte{0x3a, 0}, maxPerMessage+1)) // empty entries
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, err := decodeRaft(b); err != nil {
+			return
+		}
+		s := newSim(t, 2)
+		s.open(1, nil)
+		s.admit(2)
+		c := s.cores[2]
+		c.Step(&Message{Kind: wire.ControlRaft, From: 1, To: 2, Body: b}) // may end the run, may not panic
+		c.Tick()
+	})
+}
