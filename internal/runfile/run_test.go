@@ -230,6 +230,8 @@ func TestParseErrors(t *testing.T) {
 		{"min_lr of a constant", "train: {min_lr: 1e-4, schedule: constant}", "train.min_lr: has no meaning with schedule constant"},
 		{"key of a custom model", "model:\n  type: custom\n  dim: 3", "line 3: model.dim: is not allowed when the section is custom"},
 		{"key of custom data", "data: {samples: 5, source: custom}", "line 1: data.samples: is not allowed when"},
+		{"custom model alone", "model: {type: custom}", "data.source: is digits while model.type is custom: a Go program brings both or none"},
+		{"custom data alone", "data: {source: custom}", "line 1: data.source: is custom while model.type is vit"},
 		{"anchor", "model: &a {dim: 3}", "line 1: model: anchors and aliases (& and *) are not allowed"},
 		{"alias", "name: &a b\nmesh: {wrap: *a}", "line 1: name: anchors"},
 		{"alias bomb", "a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]", `line 1: unknown key "a"`},

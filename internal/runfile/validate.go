@@ -62,6 +62,7 @@ func (r *Run) disagreement() *fault {
 		key     string
 		problem string
 	}{
+		{vit != digits, "data.source", fmt.Sprintf("is %s while model.type is %s: a Go program brings both or none", d.Source, m.Type)},
 		{vit && m.Image%max(1, m.Patch) != 0, "model.patch", fmt.Sprintf("%d does not divide model.image, %d", m.Patch, m.Image)},
 		{vit && m.Dim%max(1, m.Heads) != 0, "model.heads", fmt.Sprintf("%d does not divide model.dim, %d", m.Heads, m.Dim)},
 		{vit && digits && m.Channels != 1, "model.channels", fmt.Sprintf("%d is not allowed here, digits have 1", m.Channels)},
