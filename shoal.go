@@ -23,6 +23,10 @@ type Dataset = fsdp.Dataset
 // RunFile is what a run file says; its fields are documented in docs/run-file.md.
 type RunFile = runfile.Run
 
+// ParseRunFile reads a run file (YAML). A key that is left out has its default; an unknown key or a value that is not
+// allowed is an error that names it.
+func ParseRunFile(text []byte) (RunFile, error) { return runfile.Parse(text) }
+
 // Report is the result of a run; its fields are documented in docs/report.md.
 type Report = report.Report
 
