@@ -47,22 +47,22 @@ func (a *attn) group(t0 int) (rows, keys int) {
 	return rows, a.s.T
 }
 
-// scores writes the group's scores q.k * scale (rows, keys) to p; row i is valid up to what it sees.
-func (a *attn) scores(s *scratch, p, q, k []float32, t0, rows, keys int) {
-	a.gemm.Gemm(kernel.NT, p, keys, q[t0*a.ld:], a.ld, k, a.ld, rows, keys, a.s.D, false, &s.gemm)
-	for i := range p {
-		p[i] *= a.scale
+// rows describes what the group's rows see of a matrix (rows, keys).
+func (a *attn) rows(t0, rows, keys int) ragged {
+	if a.s.Causal {
+		return ragged{rows: rows, ld: keys, n: t0 + 1, grow: 1}
 	}
+	return ragged{rows: rows, ld: keys, n: keys}
 }
 
-// row is what row i of the group sees of a matrix (rows, keys); the rest of the row becomes +0.
-func (a *attn) row(m []float32, i, t0, keys int) []float32 {
-	r := m[i*keys:][:keys]
-	if !a.s.Causal {
-		return r
+// clearUnseen sets to +0 what the rows don't see.
+func (r ragged) clearUnseen(m []float32) {
+	if r.grow == 0 {
+		return
 	}
-	clear(r[t0+i+1:])
-	return r[:t0+i+1]
+	for i := range r.rows {
+		clear(m[i*r.ld:][r.n+i*r.grow : r.ld])
+	}
 }
 
 // Attention is ref.Attention by products over groups of rows.
@@ -73,18 +73,14 @@ func (o *ops) Attention(y, stats, qkv kernel.Buffer, s kernel.AttentionShape) {
 		yh := ys[b*s.T*a.c+h*s.D:]
 		for t0 := 0; t0 < s.T; t0 += attentionGroup {
 			rows, keys := a.group(t0)
-			e := sc.floats(0, rows*keys)
-			a.scores(sc, e, q, k, t0, rows, keys)
-			for i := range rows {
-				r := a.row(e, i, t0, keys)
-				m := greatest(r)
-				o.loops.exp(r, r, m)
-				st[2*(t0+i)], st[2*(t0+i)+1] = m, sum(r)
-			}
+			e, seen := sc.floats(0, rows*keys), a.rows(t0, rows, keys)
+			a.gemm.Gemm(kernel.NT, e, keys, q[t0*a.ld:], a.ld, k, a.ld, rows, keys, s.D, false, &sc.gemm)
+			o.loops.softmax(e, seen, a.scale, st[2*t0:])
+			seen.clearUnseen(e)
 			a.gemm.Gemm(kernel.NN, yh[t0*a.c:], a.c, e, keys, v, a.ld, rows, s.D, keys, false, &sc.gemm)
-			for i := range rows {
-				inv := 1 / st[2*(t0+i)+1]
-				out := yh[(t0+i)*a.c:][:s.D]
+			for t := t0; t < t0+rows; t++ {
+				inv := 1 / st[2*t+1]
+				out := yh[t*a.c:][:s.D]
 				for d := range out {
 					out[d] *= inv
 				}
@@ -105,22 +101,16 @@ func (o *ops) AttentionBackward(dqkv, dy, y, qkv, stats kernel.Buffer, s kernel.
 		dk, dv := dq[a.c:], dq[2*a.c:]
 		for t0 := 0; t0 < s.T; t0 += attentionGroup {
 			rows, keys := a.group(t0)
-			p, ds := sc.floats(0, rows*keys), sc.floats(1, rows*keys)
-			a.scores(sc, p, q, k, t0, rows, keys)
+			seen := a.rows(t0, rows, keys)
+			p, ds, delta := sc.floats(0, rows*keys), sc.floats(1, rows*keys), sc.floats(2, rows)
+			a.gemm.Gemm(kernel.NT, p, keys, q[t0*a.ld:], a.ld, k, a.ld, rows, keys, s.D, false, &sc.gemm)
 			a.gemm.Gemm(kernel.NT, ds, keys, dyh[t0*a.c:], a.c, v, a.ld, rows, keys, s.D, false, &sc.gemm)
-			for i := range rows {
-				t := t0 + i
-				delta := dot(dyh[t*a.c:][:s.D], yh[t*a.c:][:s.D])
-				m, inv := st[2*t], 1/st[2*t+1]
-				pr := a.row(p, i, t0, keys)
-				dr := a.row(ds, i, t0, keys)[:len(pr)]
-				o.loops.exp(pr, pr, m)
-				for j, e := range pr {
-					w := float32(e * inv)
-					pr[j] = w
-					dr[j] = float32(w*(dr[j]-delta)) * a.scale
-				}
+			for i := range delta {
+				delta[i] = dot(dyh[(t0+i)*a.c:][:s.D], yh[(t0+i)*a.c:][:s.D])
 			}
+			o.loops.softmaxBackward(p, ds, seen, a.scale, st[2*t0:], delta)
+			seen.clearUnseen(p)
+			seen.clearUnseen(ds)
 			a.gemm.Gemm(kernel.NN, dq[t0*a.ld:], a.ld, ds, keys, k, a.ld, rows, s.D, keys, false, &sc.gemm)
 			a.columns(sc, dk, ds, q[t0*a.ld:], a.ld, t0, rows, keys)
 			a.columns(sc, dv, p, dyh[t0*a.c:], a.c, t0, rows, keys)

@@ -64,7 +64,7 @@ type ops struct {
 // scratch is the memory of one worker.
 type scratch struct {
 	gemm   gemm.Scratch
-	f32    [2][]float32
+	f32    [3][]float32
 	max    float32
 	square [2]uint64 // low and high half of a sum of squares
 }
@@ -75,13 +75,6 @@ func (s *scratch) floats(i, n int) []float32 {
 		s.f32[i] = make([]float32, n)
 	}
 	return s.f32[i][:n]
-}
-
-// loops are the inner loops that have assembly for some code paths; loopsGeneric is their plain Go.
-type loops struct {
-	exp          func(e, x []float32, sub float32) // e = exp(x - sub); e may be x
-	gelu         func(y, x []float32)              // y may be x
-	geluBackward func(dx, x, dy []float32)         // dx may be dy
 }
 
 var f32, i32, bf16 = host.F32, host.I32, host.BF16

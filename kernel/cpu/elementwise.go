@@ -16,21 +16,8 @@ const (
 func (o *ops) Add(y, a, b kernel.Buffer) {
 	ys, as, bs := f32(y), f32(a), f32(b)
 	o.crew.split(len(ys), grainLight, func(_, lo, hi int) {
-		add(ys[lo:hi], as[lo:hi], bs[lo:hi])
+		o.loops.add(ys[lo:hi], as[lo:hi], bs[lo:hi])
 	})
-}
-
-// add is y = a + b.
-func add(y, a, b []float32) {
-	a, b = a[:len(y)], b[:len(y)]
-	for len(y) >= 8 && len(a) >= 8 && len(b) >= 8 {
-		y[0], y[1], y[2], y[3] = a[0]+b[0], a[1]+b[1], a[2]+b[2], a[3]+b[3]
-		y[4], y[5], y[6], y[7] = a[4]+b[4], a[5]+b[5], a[6]+b[6], a[7]+b[7]
-		y, a, b = y[8:], a[8:], b[8:]
-	}
-	for i := range y {
-		y[i] = a[i] + b[i]
-	}
 }
 
 func (o *ops) GELU(y, x kernel.Buffer) {

@@ -2,10 +2,14 @@ package cpu
 
 import "math"
 
-// Plain Go for the loops struct. Functions work in three passes over blocks that stay in the first cache, so that the
+// Plain Go for the elementwise loops. GELU works in three passes over blocks that stay in the first cache, so that the
 // exponential, whose chain of operations is long, exists once.
 
-var loopsGeneric = loops{exp: expGeneric, gelu: geluGeneric, geluBackward: geluBackwardGeneric}
+var loopsGeneric = loops{
+	add: addGeneric, sumColumns: sumColumnsGeneric, exp: expGeneric, gelu: geluGeneric, geluBackward: geluBackwardGeneric,
+	softmax: softmaxGeneric, softmaxBackward: softmaxBackwardGeneric,
+	layerNorm: layerNormGeneric, layerNormBackward: layerNormBackwardGeneric, normColumns: normColumnsGeneric,
+}
 
 // The constants of ref.Exp and ref.GELU.
 const (
@@ -97,5 +101,36 @@ func geluBackwardGeneric(dx, x, dy []float32) {
 			dxs[i] = dys[i] * float32(s*d)
 		}
 		x, dy, dx = x[n:], dy[n:], dx[n:]
+	}
+}
+
+func addGeneric(y, a, b []float32) {
+	for len(y) >= 8 && len(a) >= 8 && len(b) >= 8 {
+		y[0], y[1], y[2], y[3] = a[0]+b[0], a[1]+b[1], a[2]+b[2], a[3]+b[3]
+		y[4], y[5], y[6], y[7] = a[4]+b[4], a[5]+b[5], a[6]+b[6], a[7]+b[7]
+		y, a, b = y[8:], a[8:], b[8:]
+	}
+	for i := range y {
+		y[i] = a[i] + b[i]
+	}
+}
+
+func sumColumnsGeneric(t, x []float32, stride, count int) {
+	for len(t) >= 8 && count > 0 {
+		var a, b, c, d, e, f, g, h float32
+		for i, at := 0, 0; i < count; i, at = i+1, at+stride {
+			r := x[at : at+8 : at+8]
+			a, b, c, d = a+r[0], b+r[1], c+r[2], d+r[3]
+			e, f, g, h = e+r[4], f+r[5], g+r[6], h+r[7]
+		}
+		t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7] = a, b, c, d, e, f, g, h
+		t, x = t[8:], x[8:]
+	}
+	for j := range t {
+		var a float32
+		for i := range count {
+			a += x[i*stride+j]
+		}
+		t[j] = a
 	}
 }

@@ -17,7 +17,7 @@ func (o *ops) AddRows(y, x, table kernel.Buffer, rows, cols, period int) {
 	ys, xs, ts := f32(y), f32(x), f32(table)
 	o.crew.split(rows, grainLight/cols, func(_, lo, hi int) {
 		for r := lo; r < hi; r++ {
-			add(ys[r*cols:][:cols], xs[r*cols:][:cols], ts[r%period*cols:])
+			o.loops.add(ys[r*cols:][:cols], xs[r*cols:][:cols], ts[r%period*cols:][:cols])
 		}
 	})
 }
@@ -30,30 +30,9 @@ func (o *ops) SumRows(dtable, dy kernel.Buffer, rows, cols, period int) {
 				clear(ts[p*cols+lo : p*cols+hi])
 				continue
 			}
-			sumColumns(ts[p*cols+lo:p*cols+hi], dys[p*cols+lo:], period*cols, (rows-p+period-1)/period)
+			o.loops.sumColumns(ts[p*cols+lo:p*cols+hi], dys[p*cols+lo:], period*cols, (rows-p+period-1)/period)
 		}
 	})
-}
-
-// sumColumns writes t[c] = x[c] + x[c+stride] + ..., count terms from 0.
-func sumColumns(t, x []float32, stride, count int) {
-	for len(t) >= 8 {
-		var a, b, c, d, e, f, g, h float32
-		for i, at := 0, 0; i < count; i, at = i+1, at+stride {
-			r := x[at : at+8 : at+8]
-			a, b, c, d = a+r[0], b+r[1], c+r[2], d+r[3]
-			e, f, g, h = e+r[4], f+r[5], g+r[6], h+r[7]
-		}
-		t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7] = a, b, c, d, e, f, g, h
-		t, x = t[8:], x[min(8, len(x)):]
-	}
-	for j := range t {
-		var a float32
-		for i := range count {
-			a += x[i*stride+j]
-		}
-		t[j] = a
-	}
 }
 
 func (o *ops) MeanRows(y, x kernel.Buffer, groups, n, cols int) {
@@ -61,7 +40,7 @@ func (o *ops) MeanRows(y, x kernel.Buffer, groups, n, cols int) {
 	o.crew.split(groups, grainLight/max(n*cols, 1), func(_, lo, hi int) {
 		for g := lo; g < hi; g++ {
 			row := ys[g*cols:][:cols]
-			sumColumns(row, xs[g*n*cols:], cols, n)
+			o.loops.sumColumns(row, xs[g*n*cols:], cols, n)
 			for c := range row {
 				row[c] /= float32(n)
 			}
@@ -97,7 +76,7 @@ func (o *ops) EmbeddingBackward(dtable, dy, ids kernel.Buffer, rows, cols int) {
 		for r, id := range is {
 			if id >= 0 && int(id) < vocab {
 				row := ts[int(id)*cols+lo : int(id)*cols+hi]
-				add(row, row, dys[r*cols+lo:])
+				o.loops.add(row, row, dys[r*cols+lo:][:len(row)])
 			}
 		}
 	})

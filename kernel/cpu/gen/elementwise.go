@@ -1,0 +1,102 @@
+package main
+
+import (
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+)
+
+// expOf is e^x.
+func (s *set) expOf(x, lo, hi vector) vector {
+	x = s.above(s.below(x, hi), lo)
+	t := s.plus(s.mul(x, f(log2e)), f(roundBit))
+	n := s.sub(t, f(roundBit))
+	r := s.sub(s.sub(x, s.mul(n, f(ln2Hi))), s.mul(n, f(ln2Lo)))
+	q := s.plus(s.mul(r, f(exp6)), f(exp5))
+	for _, c := range []float64{exp4, exp3, exp2} {
+		q = s.plus(s.mul(q, r), f(c))
+	}
+	y := s.plus(s.plus(s.mul(q, s.mul(r, r)), r), f(1))
+	k := s.each(VPSUBD, t, i(int32(math.Float32bits(roundBit))))
+	half := s.shift(VPSRAD, 1, k)
+	rest := s.each(VPSUBD, k, half)
+	return s.mul(s.mul(y, s.pow2(half)), s.pow2(rest))
+}
+
+// limits are the bounds of the exponential's argument.
+func (s *set) limits() (lo, hi vector) { return s.constant(f(expMin)), s.constant(f(expMax)) }
+
+func (s *set) pow2(k vector) vector { return s.shift(VPSLLD, 23, s.each(VPADDD, k, i(127))) }
+
+func (s *set) shift(op func(...Op), bits uint64, x vector) vector {
+	v := s.vec()
+	for h := range v {
+		op(Imm(bits), x[h], v[h])
+	}
+	return v
+}
+
+// minusU2 is -2u of GELU, and x^2.
+func (s *set) minusU2(x vector) (v, sq vector) {
+	sq = s.mul(x, x)
+	return s.negate(s.mul(x, s.plus(s.mul(sq, f(geluB)), f(geluA)))), sq
+}
+
+func (s *set) add() {
+	p := s.begin("add", "y, a, b *float32, n int", "y = a + b.", "y", "a", "b", "n")
+	s.row(p[3], func(m *mask) { s.store(s.plus(s.load(s.at(p[1]), m), s.load(s.at(p[2]), m)), s.at(p[0]), m) })
+	s.end()
+}
+
+func (s *set) exp() {
+	p := s.begin("exp", "e, x *float32, n int, sub float32", "e = exp(x - sub).", "e", "x", "n")
+	sub := s.param("sub")
+	lo, hi := s.limits()
+	s.row(p[2], func(m *mask) { s.store(s.expOf(s.sub(s.load(s.at(p[1]), m), sub), lo, hi), s.at(p[0]), m) })
+	s.end()
+}
+
+func (s *set) gelu() {
+	p := s.begin("gelu", "y, x *float32, n int", "y = gelu(x).", "y", "x", "n")
+	lo, hi := s.limits()
+	s.row(p[2], func(m *mask) {
+		x := s.load(s.at(p[1]), m)
+		v, _ := s.minusU2(x)
+		s.store(s.div(x, s.plus(s.expOf(v, lo, hi), f(1))), s.at(p[0]), m)
+	})
+	s.end()
+}
+
+func (s *set) geluBackward() {
+	p := s.begin("geluBackward", "dx, x, dy *float32, n int", "dx = dy * gelu'(x).", "dx", "x", "dy", "n")
+	lo, hi := s.limits()
+	least, most, one := s.constant(f(-geluX)), s.constant(f(geluX)), s.constant(f(1))
+	s.row(p[3], func(m *mask) {
+		x := s.above(s.below(s.load(s.at(p[1]), m), most), least)
+		v, sq := s.minusU2(x)
+		e := s.expOf(v, lo, hi)
+		sigmoid := s.div(one, s.plus(e, one))
+		slope := s.plus(s.mul(sq, f(geluC)), f(geluA))
+		d := s.plus(s.mul(s.mul(x, s.mul(e, sigmoid)), slope), one)
+		s.store(s.mul(s.load(s.at(p[2]), m), s.mul(sigmoid, d)), s.at(p[0]), m)
+	})
+	s.end()
+}
+
+func (s *set) sumColumns() {
+	p := s.begin("sumColumns", "t, x *float32, cols, stride, count int",
+		"t[c] = x[c] + x[c+stride] + ..., count > 0 terms from 0.", "t", "x", "cols", "stride")
+	SHLQ(Imm(2), p[3])
+	s.row(p[2], func(m *mask) {
+		acc, at, count := s.zeros(), GP64(), GP64()
+		Load(Param("count"), count)
+		LEAQ(s.at(p[1]), at)
+		s.times(count, func() {
+			s.addTo(acc, s.load(Mem{Base: at}, m))
+			ADDQ(p[3], at)
+		})
+		s.store(acc, s.at(p[0]), m)
+	})
+	s.end()
+}

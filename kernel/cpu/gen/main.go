@@ -1,0 +1,24 @@
+// Command gen writes the assembly of kernel/cpu for AVX-512 and AVX2: operation by operation what loops_generic.go does,
+// 16 elements at a time. kernel/cpu/generate.sh runs it.
+package main
+
+import . "github.com/mmcloughlin/avo/build"
+
+func main() {
+	ConstraintExpr("!noasm")
+	for _, s := range []*set{{name: "512", zmm: true}, {name: "256"}} {
+		s.add()
+		s.sumColumns()
+		s.exp()
+		s.gelu()
+		s.geluBackward()
+		s.softmax()
+		s.softmaxBackward()
+		s.layerNorm()
+		s.layerNormBackward()
+		s.normColumns()
+	}
+	table.emit()
+	masks()
+	Generate()
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// vector is 16 float32: one register of AVX-512 or two of AVX2. They are also the 16 lanes of a row reduction.
+type vector []reg.VecVirtual
+
+// set is an instruction set.
+type set struct {
+	name   string
+	zmm    bool
+	labels int // numbers the loops of a function
+
+	j, left reg.GPVirtual // byte offset in a row, and elements left, of the innermost loop
+}
+
+// mask says which elements of the last, partial vector exist: nil means all.
+type mask struct {
+	k      reg.OpmaskVirtual // AVX-512
+	halves vector            // AVX2
+}
+
+func (s *set) vec() vector {
+	if s.zmm {
+		return vector{ZMM()}
+	}
+	return vector{YMM(), YMM()}
+}
+
+// half is the part of operand b that belongs to the h-th register of a vector.
+func half(b any, h int) Op {
+	switch b := b.(type) {
+	case vector:
+		return b[h]
+	case Mem:
+		return b.Offset(32 * h)
+	}
+	panic(fmt.Sprintf("no operand: %T", b))
+}
+
+// each applies a three-operand instruction: the result is a new vector, b is a vector or memory.
+func (s *set) each(op func(...Op), a vector, b any) vector {
+	v := s.vec()
+	for h := range v {
+		op(half(b, h), a[h], v[h])
+	}
+	return v
+}
+
+func (s *set) mul(a vector, b any) vector  { return s.each(VMULPS, a, b) }
+func (s *set) plus(a vector, b any) vector { return s.each(VADDPS, a, b) }
+func (s *set) sub(a vector, b any) vector  { return s.each(VSUBPS, a, b) }
+func (s *set) div(a vector, b any) vector  { return s.each(VDIVPS, a, b) }
+
+// above is "if x < lo { x = lo }", below "if x > hi { x = hi }", greater "if x > m { m = x }". NaN in x stays in the first
+// two and is passed over in the third, because these instructions return their last operand (here the first) when there
+// is no order.
+func (s *set) above(x, lo vector) vector  { return s.each(VMAXPS, lo, x) }
+func (s *set) below(x, hi vector) vector  { return s.each(VMINPS, hi, x) }
+func (s *set) greater(m, x vector) vector { return s.each(VMAXPS, x, m) }
+
+// addTo is acc += x, move is dst = src.
+func (s *set) addTo(acc, x vector) {
+	for h := range acc {
+		VADDPS(x[h], acc[h], acc[h])
+	}
+}
+
+func (s *set) move(dst vector, src any) {
+	for h := range dst {
+		VMOVUPS(half(src, h), dst[h])
+	}
+}
+
+func (s *set) negate(x vector) vector {
+	if s.zmm {
+		return s.each(VPXORD, x, i(math.MinInt32))
+	}
+	return s.each(func(o ...Op) { VPXOR(o[0], o[1], o[2]) }, x, i(math.MinInt32))
+}
+
+// load reads a vector; elements that the mask excludes are 0 and not touched in memory.
+func (s *set) load(from Mem, m *mask) vector {
+	v := s.vec()
+	for h := range v {
+		switch at := from.Offset(32 * h); {
+		case m == nil:
+			VMOVUPS(at, v[h])
+		case s.zmm:
+			VMOVUPS_Z(at, m.k, v[h])
+		default:
+			VMASKMOVPS(at, m.halves[h], v[h])
+		}
+	}
+	return v
+}
+
+func (s *set) store(v vector, to Mem, m *mask) {
+	for h := range v {
+		switch at := to.Offset(32 * h); {
+		case m == nil:
+			VMOVUPS(v[h], at)
+		case s.zmm:
+			VMOVUPS(v[h], m.k, at)
+		default:
+			VMASKMOVPS(v[h], m.halves[h], at)
+		}
+	}
+}
+
+// keep is x where the mask has elements, other elsewhere.
+func (s *set) keep(x, other vector, m *mask) vector {
+	if m == nil {
+		return x
+	}
+	v := s.vec()
+	for h := range v {
+		if s.zmm {
+			VBLENDMPS(x[h], other[h], m.k, v[h])
+		} else {
+			VBLENDVPS(m.halves[h], x[h], other[h], v[h])
+		}
+	}
+	return v
+}
+
+// constant keeps a constant in a register, which both halves share. zeros is a new accumulator.
+func (s *set) constant(m Mem) vector {
+	if s.zmm {
+		return s.load(m, nil)
+	}
+	y := YMM()
+	VMOVUPS(m, y)
+	return vector{y, y}
+}
+
+func (s *set) zeros() vector {
+	v := s.vec()
+	s.move(v, f(0))
+	return v
+}
+
+// spread copies one float32, in memory or in the low lane of a register, to all lanes.
+func (s *set) spread(from Op) vector {
+	if s.zmm {
+		z := ZMM()
+		VBROADCASTSS(from, z)
+		return vector{z}
+	}
+	y := YMM()
+	VBROADCASTSS(from, y)
+	return vector{y, y}
+}
+
+// fold reduces the lanes by the tree 16 -> 8 -> 4 -> 2 -> 1 with op(high, low, result).
+func (s *set) fold(v vector, op func(high, low, to Op)) reg.VecVirtual {
+	y, x := YMM(), XMM()
+	if s.zmm {
+		VEXTRACTF64X4(Imm(1), v[0], y)
+		op(y, v[0].AsY(), y)
+	} else {
+		op(v[1], v[0], y)
+	}
+	VEXTRACTF128(Imm(1), y, x)
+	op(x, y.AsX(), x)
+	for _, order := range []uint64{0b1110, 0b01} {
+		high := XMM()
+		VPERMILPS(Imm(order), x, high)
+		op(high, x, x)
+	}
+	return x
+}
+
+func sum(high, low, to Op)     { VADDPS(high, low, to) }
+func maximum(high, low, to Op) { VMAXPS(low, high, to) }
+
+// begin opens a function and returns its parameters that are pointers or integers.
+func (s *set) begin(name, args, doc string, params ...string) []reg.GPVirtual {
+	TEXT(name+s.name, NOSPLIT, "func("+args+")")
+	Pragma("noescape")
+	Doc(fmt.Sprintf("%s%s is %sGeneric: %s", name, s.name, name, doc))
+	var regs []reg.GPVirtual
+	for _, q := range params {
+		regs = append(regs, Load(Param(q), GP64()).(reg.GPVirtual))
+	}
+	s.j, s.left, s.labels = GP64(), GP64(), 0
+	return regs
+}
+
+func (s *set) end() {
+	VZEROUPPER()
+	RET()
+}
+
+// param is a float32 parameter in all lanes.
+func (s *set) param(name string) vector { return s.spread(paramAddr(name)) }
+
+func paramAddr(name string) Mem {
+	p, err := Param(name).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	return p.Addr
+}
+
+// row calls body for each vector of a row of n elements, and once with a mask if n is not a multiple of 16; s.j is the
+// offset of the vector.
+func (s *set) row(n reg.GPVirtual, body func(m *mask)) {
+	s.labels++
+	loop, tail, done := fmt.Sprintf("vectors%d", s.labels), fmt.Sprintf("tail%d", s.labels), fmt.Sprintf("done%d", s.labels)
+	XORQ(s.j, s.j)
+	MOVQ(n, s.left)
+	SUBQ(Imm(16), s.left)
+	JLT(LabelRef(tail))
+	Label(loop)
+	body(nil)
+	ADDQ(Imm(64), s.j)
+	SUBQ(Imm(16), s.left)
+	JGE(LabelRef(loop))
+	Label(tail)
+	ADDQ(Imm(16), s.left)
+	JZ(LabelRef(done))
+	body(s.mask())
+	Label(done)
+}
+
+// mask covers s.left elements.
+func (s *set) mask() *mask {
+	at := GP64()
+	LEAQ(NewDataAddr(NewStaticSymbol(masksName), 64), at)
+	SHLQ(Imm(2), s.left)
+	SUBQ(s.left, at)
+	if s.zmm {
+		z, k := ZMM(), K()
+		VMOVDQU32(Mem{Base: at}, z)
+		VPTESTMD(z, z, k)
+		return &mask{k: k}
+	}
+	return &mask{halves: s.load(Mem{Base: at}, nil)}
+}
+
+// at is the current vector of the row that p points to.
+func (s *set) at(p reg.GPVirtual) Mem { return Mem{Base: p, Index: s.j, Scale: 1} }
+
+// times calls body count times; count is used up. count must be positive.
+func (s *set) times(count reg.GPVirtual, body func()) {
+	s.labels++
+	loop := fmt.Sprintf("rows%d", s.labels)
+	Label(loop)
+	body()
+	DECQ(count)
+	JNZ(LabelRef(loop))
+}

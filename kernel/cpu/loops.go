@@ -1,0 +1,27 @@
+package cpu
+
+// loops are the inner loops that have assembly. Each works on a piece of an op on one goroutine; rows are dense unless
+// a distance between rows is given.
+type loops struct {
+	add          func(y, a, b []float32)                 // y = a + b; y may be a or b
+	sumColumns   func(t, x []float32, stride, count int) // t[c] = x[c] + x[c+stride] + ..., count terms from 0
+	exp          func(e, x []float32, sub float32)       // e = exp(x - sub); e may be x
+	gelu         func(y, x []float32)                    // y may be x
+	geluBackward func(dx, x, dy []float32)               // dx may be dy
+
+	// softmax: for each row, of n + i*grow elements: e = exp(scale*e - max), stats (rows,2) = maximum and sum.
+	softmax func(e []float32, r ragged, scale float32, stats []float32)
+	// softmaxBackward: e becomes p = exp(scale*e - max) / sum, and ds becomes p * (ds - delta) * scale.
+	softmaxBackward func(e, ds []float32, r ragged, scale float32, stats, delta []float32)
+
+	// layerNorm has len(mean) rows of len(gamma); so has layerNormBackward, whose dx may be dy.
+	layerNorm         func(y, mean, rstd, x, gamma, beta []float32)
+	layerNormBackward func(dx, dy, x, mean, rstd, gamma []float32)
+	// normColumns makes len(dgamma) columns of dgamma and dbeta from len(mean) rows that are stride apart.
+	normColumns func(dgamma, dbeta, dy, x, mean, rstd []float32, stride int)
+}
+
+// ragged describes rows of a matrix with ld columns, of which row i uses the first n + i*grow.
+type ragged struct{ rows, ld, n, grow int }
+
+func (r ragged) row(m []float32, i int) []float32 { return m[i*r.ld:][:r.n+i*r.grow] }
