@@ -65,7 +65,7 @@ type ops struct {
 type scratch struct {
 	gemm   gemm.Scratch
 	f32    [3][]float32
-	max    float32
+	max    uint32
 	square [2]uint64 // low and high half of a sum of squares
 }
 

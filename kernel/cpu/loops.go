@@ -19,6 +19,10 @@ type loops struct {
 	layerNormBackward func(dx, dy, x, mean, rstd, gamma []float32)
 	// normColumns makes len(dgamma) columns of dgamma and dbeta from len(mean) rows that are stride apart.
 	normColumns func(dgamma, dbeta, dy, x, mean, rstd []float32, stride int)
+
+	maxAbs   func(x []float32) uint32                     // the greatest pattern of |x|, 0 for none
+	quantize func(acc []int32, g []float32, a, b float32) // acc += quantum of g*a*b
+	adamW    func(p, m, v []float32, q []int32, h *adamScalars)
 }
 
 // ragged describes rows of a matrix with ld columns, of which row i uses the first n + i*grow.

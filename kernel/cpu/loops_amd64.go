@@ -54,6 +54,21 @@ func layerNormBackward512(dx *float32, dy *float32, x *float32, mean *float32, r
 //go:noescape
 func normColumns512(dgamma *float32, dbeta *float32, dy *float32, x *float32, mean *float32, rstd *float32, cols int, stride int, rows int)
 
+// maxAbs512 is maxAbsGeneric: the greatest pattern of |x|, 0 for none.
+//
+//go:noescape
+func maxAbs512(x *float32, n int) uint32
+
+// quantize512 is quantizeGeneric: acc += x*a*b, rounded to nearest even, clamped to +-2^30, 0 for NaN.
+//
+//go:noescape
+func quantize512(acc *int32, x *float32, n int, a float32, b float32)
+
+// adamW512 is adamWGeneric: h are the scalars in the order of adamScalars.
+//
+//go:noescape
+func adamW512(p *float32, m *float32, v *float32, q *int32, n int, h *float32)
+
 // add256 is addGeneric: y = a + b.
 //
 //go:noescape
@@ -103,3 +118,18 @@ func layerNormBackward256(dx *float32, dy *float32, x *float32, mean *float32, r
 //
 //go:noescape
 func normColumns256(dgamma *float32, dbeta *float32, dy *float32, x *float32, mean *float32, rstd *float32, cols int, stride int, rows int)
+
+// maxAbs256 is maxAbsGeneric: the greatest pattern of |x|, 0 for none.
+//
+//go:noescape
+func maxAbs256(x *float32, n int) uint32
+
+// quantize256 is quantizeGeneric: acc += x*a*b, rounded to nearest even, clamped to +-2^30, 0 for NaN.
+//
+//go:noescape
+func quantize256(acc *int32, x *float32, n int, a float32, b float32)
+
+// adamW256 is adamWGeneric: h are the scalars in the order of adamScalars.
+//
+//go:noescape
+func adamW256(p *float32, m *float32, v *float32, q *int32, n int, h *float32)

@@ -1077,6 +1077,205 @@ done1:
 	VZEROUPPER
 	RET
 
+// func maxAbs512(x *float32, n int) uint32
+// Requires: AVX, AVX2, AVX512F
+TEXT ·maxAbs512(SB), NOSPLIT, $0-20
+	MOVQ    x+0(FP), AX
+	MOVQ    n+8(FP), CX
+	VMOVUPS constants<>+0(SB), Z0
+	XORQ    DX, DX
+	SUBQ    $0x10, CX
+	JLT     tail1
+
+vectors1:
+	VMOVUPS (AX)(DX*1), Z1
+	VPANDD  constants<>+1408(SB), Z1, Z1
+	VPMAXUD Z1, Z0, Z0
+	ADDQ    $0x40, DX
+	SUBQ    $0x10, CX
+	JGE     vectors1
+
+tail1:
+	ADDQ      $0x10, CX
+	JZ        done1
+	LEAQ      masks<>+64(SB), BX
+	SHLQ      $0x02, CX
+	SUBQ      CX, BX
+	VMOVDQU32 (BX), Z1
+	VPTESTMD  Z1, Z1, K1
+	VMOVUPS.Z (AX)(DX*1), K1, Z1
+	VPANDD    constants<>+1408(SB), Z1, Z1
+	VPMAXUD   Z1, Z0, Z0
+
+done1:
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VPMAXUD       Y1, Y0, Y1
+	VEXTRACTF128  $0x01, Y1, X0
+	VPMAXUD       X0, X1, X0
+	VPERMILPS     $0x0e, X0, X1
+	VPMAXUD       X1, X0, X0
+	VPERMILPS     $0x01, X0, X1
+	VPMAXUD       X1, X0, X0
+	VMOVD         X0, AX
+	MOVL          AX, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func quantize512(acc *int32, x *float32, n int, a float32, b float32)
+// Requires: AVX, AVX512F
+TEXT ·quantize512(SB), NOSPLIT, $0-32
+	MOVQ         acc+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS a+24(FP), Z0
+	VBROADCASTSS b+28(FP), Z1
+	VMOVUPS      constants<>+1472(SB), Z2
+	VMOVUPS      constants<>+1536(SB), Z3
+	XORQ         BX, BX
+	SUBQ         $0x10, DX
+	JLT          tail1
+
+vectors1:
+	VMOVUPS   (CX)(BX*1), Z4
+	VMULPS    Z0, Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VMINPS    Z4, Z3, Z4
+	VMAXPS    Z4, Z2, Z4
+	VCMPPS    $0x07, Z4, Z4, K1
+	VMOVUPS.Z Z4, K1, Z4
+	VMOVUPS   (AX)(BX*1), Z5
+	VCVTPS2DQ Z4, Z4
+	VPADDD    Z5, Z4, Z4
+	VMOVUPS   Z4, (AX)(BX*1)
+	ADDQ      $0x40, BX
+	SUBQ      $0x10, DX
+	JGE       vectors1
+
+tail1:
+	ADDQ      $0x10, DX
+	JZ        done1
+	LEAQ      masks<>+64(SB), SI
+	SHLQ      $0x02, DX
+	SUBQ      DX, SI
+	VMOVDQU32 (SI), Z4
+	VPTESTMD  Z4, Z4, K1
+	VMOVUPS.Z (CX)(BX*1), K1, Z4
+	VMULPS    Z0, Z4, Z0
+	VMULPS    Z1, Z0, Z0
+	VMINPS    Z0, Z3, Z0
+	VMAXPS    Z0, Z2, Z0
+	VCMPPS    $0x07, Z0, Z0, K2
+	VMOVUPS.Z Z0, K2, Z0
+	VMOVUPS.Z (AX)(BX*1), K1, Z1
+	VCVTPS2DQ Z0, Z0
+	VPADDD    Z1, Z0, Z0
+	VMOVUPS   Z0, K1, (AX)(BX*1)
+
+done1:
+	VZEROUPPER
+	RET
+
+// func adamW512(p *float32, m *float32, v *float32, q *int32, n int, h *float32)
+// Requires: AVX, AVX512F
+TEXT ·adamW512(SB), NOSPLIT, $0-48
+	MOVQ p+0(FP), AX
+	MOVQ m+8(FP), CX
+	MOVQ v+16(FP), DX
+	MOVQ q+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ h+40(FP), DI
+	XORQ R8, R8
+	SUBQ $0x10, SI
+	JLT  tail1
+
+vectors1:
+	VMOVUPS      (BX)(R8*1), Z0
+	VCVTDQ2PS    Z0, Z0
+	VBROADCASTSS (DI), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      (CX)(R8*1), Z1
+	VBROADCASTSS 4(DI), Z2
+	VMULPS       Z2, Z1, Z1
+	VBROADCASTSS 8(DI), Z2
+	VMULPS       Z2, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMOVUPS      Z1, (CX)(R8*1)
+	VMOVUPS      (DX)(R8*1), Z2
+	VBROADCASTSS 12(DI), Z3
+	VMULPS       Z3, Z2, Z2
+	VMULPS       Z0, Z0, Z0
+	VBROADCASTSS 16(DI), Z3
+	VMULPS       Z3, Z0, Z0
+	VADDPS       Z0, Z2, Z0
+	VMOVUPS      Z0, (DX)(R8*1)
+	VMOVUPS      (AX)(R8*1), Z2
+	VBROADCASTSS 20(DI), Z3
+	VMULPS       Z3, Z2, Z3
+	VSUBPS       Z3, Z2, Z2
+	VBROADCASTSS 32(DI), Z3
+	VMULPS       Z3, Z0, Z0
+	VSQRTPS      Z0, Z0
+	VBROADCASTSS 28(DI), Z3
+	VMULPS       Z3, Z1, Z1
+	VBROADCASTSS 24(DI), Z3
+	VMULPS       Z3, Z1, Z1
+	VBROADCASTSS 36(DI), Z3
+	VADDPS       Z3, Z0, Z0
+	VDIVPS       Z0, Z1, Z0
+	VSUBPS       Z0, Z2, Z0
+	VMOVUPS      Z0, (AX)(R8*1)
+	ADDQ         $0x40, R8
+	SUBQ         $0x10, SI
+	JGE          vectors1
+
+tail1:
+	ADDQ         $0x10, SI
+	JZ           done1
+	LEAQ         masks<>+64(SB), R9
+	SHLQ         $0x02, SI
+	SUBQ         SI, R9
+	VMOVDQU32    (R9), Z0
+	VPTESTMD     Z0, Z0, K1
+	VMOVUPS.Z    (BX)(R8*1), K1, Z0
+	VCVTDQ2PS    Z0, Z0
+	VBROADCASTSS (DI), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS.Z    (CX)(R8*1), K1, Z1
+	VBROADCASTSS 4(DI), Z2
+	VMULPS       Z2, Z1, Z1
+	VBROADCASTSS 8(DI), Z2
+	VMULPS       Z2, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMOVUPS      Z1, K1, (CX)(R8*1)
+	VMOVUPS.Z    (DX)(R8*1), K1, Z2
+	VBROADCASTSS 12(DI), Z3
+	VMULPS       Z3, Z2, Z2
+	VMULPS       Z0, Z0, Z0
+	VBROADCASTSS 16(DI), Z3
+	VMULPS       Z3, Z0, Z0
+	VADDPS       Z0, Z2, Z0
+	VMOVUPS      Z0, K1, (DX)(R8*1)
+	VMOVUPS.Z    (AX)(R8*1), K1, Z2
+	VBROADCASTSS 20(DI), Z3
+	VMULPS       Z3, Z2, Z3
+	VSUBPS       Z3, Z2, Z2
+	VBROADCASTSS 32(DI), Z3
+	VMULPS       Z3, Z0, Z0
+	VSQRTPS      Z0, Z0
+	VBROADCASTSS 28(DI), Z3
+	VMULPS       Z3, Z1, Z1
+	VBROADCASTSS 24(DI), Z3
+	VMULPS       Z3, Z1, Z1
+	VBROADCASTSS 36(DI), Z3
+	VADDPS       Z3, Z0, Z0
+	VDIVPS       Z0, Z1, Z0
+	VSUBPS       Z0, Z2, Z0
+	VMOVUPS      Z0, K1, (AX)(R8*1)
+
+done1:
+	VZEROUPPER
+	RET
+
 // func add256(y *float32, a *float32, b *float32, n int)
 // Requires: AVX
 TEXT ·add256(SB), NOSPLIT, $0-32
@@ -2662,6 +2861,283 @@ done1:
 	VZEROUPPER
 	RET
 
+// func maxAbs256(x *float32, n int) uint32
+// Requires: AVX, AVX2
+TEXT ·maxAbs256(SB), NOSPLIT, $0-20
+	MOVQ    x+0(FP), AX
+	MOVQ    n+8(FP), CX
+	VMOVUPS constants<>+0(SB), Y0
+	VMOVUPS constants<>+32(SB), Y1
+	XORQ    DX, DX
+	SUBQ    $0x10, CX
+	JLT     tail1
+
+vectors1:
+	VMOVUPS (AX)(DX*1), Y2
+	VMOVUPS 32(AX)(DX*1), Y3
+	VPAND   constants<>+1408(SB), Y2, Y2
+	VPAND   constants<>+1440(SB), Y3, Y3
+	VPMAXUD Y2, Y0, Y0
+	VPMAXUD Y3, Y1, Y1
+	ADDQ    $0x40, DX
+	SUBQ    $0x10, CX
+	JGE     vectors1
+
+tail1:
+	ADDQ       $0x10, CX
+	JZ         done1
+	LEAQ       masks<>+64(SB), BX
+	SHLQ       $0x02, CX
+	SUBQ       CX, BX
+	VMOVUPS    (BX), Y2
+	VMOVUPS    32(BX), Y3
+	VMASKMOVPS (AX)(DX*1), Y2, Y2
+	VMASKMOVPS 32(AX)(DX*1), Y3, Y3
+	VPAND      constants<>+1408(SB), Y2, Y2
+	VPAND      constants<>+1440(SB), Y3, Y3
+	VPMAXUD    Y2, Y0, Y0
+	VPMAXUD    Y3, Y1, Y1
+
+done1:
+	VPMAXUD      Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VPMAXUD      X1, X0, X1
+	VPERMILPS    $0x0e, X1, X0
+	VPMAXUD      X0, X1, X1
+	VPERMILPS    $0x01, X1, X0
+	VPMAXUD      X0, X1, X1
+	VMOVD        X1, AX
+	MOVL         AX, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func quantize256(acc *int32, x *float32, n int, a float32, b float32)
+// Requires: AVX, AVX2
+TEXT ·quantize256(SB), NOSPLIT, $0-32
+	MOVQ         acc+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS a+24(FP), Y0
+	VBROADCASTSS b+28(FP), Y1
+	VMOVUPS      constants<>+1472(SB), Y2
+	VMOVUPS      constants<>+1536(SB), Y3
+	XORQ         BX, BX
+	SUBQ         $0x10, DX
+	JLT          tail1
+
+vectors1:
+	VMOVUPS   (CX)(BX*1), Y4
+	VMOVUPS   32(CX)(BX*1), Y5
+	VMULPS    Y0, Y4, Y4
+	VMULPS    Y0, Y5, Y5
+	VMULPS    Y1, Y4, Y4
+	VMULPS    Y1, Y5, Y5
+	VMINPS    Y4, Y3, Y4
+	VMINPS    Y5, Y3, Y5
+	VMAXPS    Y4, Y2, Y4
+	VMAXPS    Y5, Y2, Y5
+	VCMPPS    $0x07, Y4, Y4, Y6
+	VANDPS    Y4, Y6, Y6
+	VCMPPS    $0x07, Y5, Y5, Y4
+	VANDPS    Y5, Y4, Y4
+	VMOVUPS   (AX)(BX*1), Y5
+	VMOVUPS   32(AX)(BX*1), Y7
+	VCVTPS2DQ Y6, Y6
+	VPADDD    Y5, Y6, Y6
+	VCVTPS2DQ Y4, Y4
+	VPADDD    Y7, Y4, Y4
+	VMOVUPS   Y6, (AX)(BX*1)
+	VMOVUPS   Y4, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
+	SUBQ      $0x10, DX
+	JGE       vectors1
+
+tail1:
+	ADDQ       $0x10, DX
+	JZ         done1
+	LEAQ       masks<>+64(SB), SI
+	SHLQ       $0x02, DX
+	SUBQ       DX, SI
+	VMOVUPS    (SI), Y4
+	VMOVUPS    32(SI), Y5
+	VMASKMOVPS (CX)(BX*1), Y4, Y6
+	VMASKMOVPS 32(CX)(BX*1), Y5, Y7
+	VMULPS     Y0, Y6, Y6
+	VMULPS     Y0, Y7, Y0
+	VMULPS     Y1, Y6, Y6
+	VMULPS     Y1, Y0, Y0
+	VMINPS     Y6, Y3, Y1
+	VMINPS     Y0, Y3, Y0
+	VMAXPS     Y1, Y2, Y1
+	VMAXPS     Y0, Y2, Y0
+	VCMPPS     $0x07, Y1, Y1, Y2
+	VANDPS     Y1, Y2, Y2
+	VCMPPS     $0x07, Y0, Y0, Y1
+	VANDPS     Y0, Y1, Y1
+	VMASKMOVPS (AX)(BX*1), Y4, Y0
+	VMASKMOVPS 32(AX)(BX*1), Y5, Y3
+	VCVTPS2DQ  Y2, Y2
+	VPADDD     Y0, Y2, Y2
+	VCVTPS2DQ  Y1, Y0
+	VPADDD     Y3, Y0, Y0
+	VMASKMOVPS Y2, Y4, (AX)(BX*1)
+	VMASKMOVPS Y0, Y5, 32(AX)(BX*1)
+
+done1:
+	VZEROUPPER
+	RET
+
+// func adamW256(p *float32, m *float32, v *float32, q *int32, n int, h *float32)
+// Requires: AVX
+TEXT ·adamW256(SB), NOSPLIT, $0-48
+	MOVQ p+0(FP), AX
+	MOVQ m+8(FP), CX
+	MOVQ v+16(FP), DX
+	MOVQ q+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ h+40(FP), DI
+	XORQ R8, R8
+	SUBQ $0x10, SI
+	JLT  tail1
+
+vectors1:
+	VMOVUPS      (BX)(R8*1), Y0
+	VMOVUPS      32(BX)(R8*1), Y1
+	VCVTDQ2PS    Y0, Y0
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (DI), Y2
+	VMULPS       Y2, Y0, Y0
+	VMULPS       Y2, Y1, Y1
+	VMOVUPS      (CX)(R8*1), Y2
+	VMOVUPS      32(CX)(R8*1), Y3
+	VBROADCASTSS 4(DI), Y4
+	VMULPS       Y4, Y2, Y2
+	VMULPS       Y4, Y3, Y3
+	VBROADCASTSS 8(DI), Y4
+	VMULPS       Y4, Y0, Y5
+	VMULPS       Y4, Y1, Y4
+	VADDPS       Y5, Y2, Y2
+	VADDPS       Y4, Y3, Y3
+	VMOVUPS      Y2, (CX)(R8*1)
+	VMOVUPS      Y3, 32(CX)(R8*1)
+	VMOVUPS      (DX)(R8*1), Y4
+	VMOVUPS      32(DX)(R8*1), Y5
+	VBROADCASTSS 12(DI), Y6
+	VMULPS       Y6, Y4, Y4
+	VMULPS       Y6, Y5, Y5
+	VMULPS       Y0, Y0, Y0
+	VMULPS       Y1, Y1, Y1
+	VBROADCASTSS 16(DI), Y6
+	VMULPS       Y6, Y0, Y0
+	VMULPS       Y6, Y1, Y1
+	VADDPS       Y0, Y4, Y0
+	VADDPS       Y1, Y5, Y1
+	VMOVUPS      Y0, (DX)(R8*1)
+	VMOVUPS      Y1, 32(DX)(R8*1)
+	VMOVUPS      (AX)(R8*1), Y4
+	VMOVUPS      32(AX)(R8*1), Y5
+	VBROADCASTSS 20(DI), Y6
+	VMULPS       Y6, Y4, Y7
+	VMULPS       Y6, Y5, Y6
+	VSUBPS       Y7, Y4, Y4
+	VSUBPS       Y6, Y5, Y5
+	VBROADCASTSS 32(DI), Y6
+	VMULPS       Y6, Y0, Y0
+	VMULPS       Y6, Y1, Y1
+	VSQRTPS      Y0, Y0
+	VSQRTPS      Y1, Y1
+	VBROADCASTSS 28(DI), Y6
+	VMULPS       Y6, Y2, Y2
+	VMULPS       Y6, Y3, Y3
+	VBROADCASTSS 24(DI), Y6
+	VMULPS       Y6, Y2, Y2
+	VMULPS       Y6, Y3, Y3
+	VBROADCASTSS 36(DI), Y6
+	VADDPS       Y6, Y0, Y0
+	VADDPS       Y6, Y1, Y1
+	VDIVPS       Y0, Y2, Y0
+	VDIVPS       Y1, Y3, Y1
+	VSUBPS       Y0, Y4, Y0
+	VSUBPS       Y1, Y5, Y1
+	VMOVUPS      Y0, (AX)(R8*1)
+	VMOVUPS      Y1, 32(AX)(R8*1)
+	ADDQ         $0x40, R8
+	SUBQ         $0x10, SI
+	JGE          vectors1
+
+tail1:
+	ADDQ         $0x10, SI
+	JZ           done1
+	LEAQ         masks<>+64(SB), R9
+	SHLQ         $0x02, SI
+	SUBQ         SI, R9
+	VMOVUPS      (R9), Y0
+	VMOVUPS      32(R9), Y1
+	VMASKMOVPS   (BX)(R8*1), Y0, Y2
+	VMASKMOVPS   32(BX)(R8*1), Y1, Y3
+	VCVTDQ2PS    Y2, Y2
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS (DI), Y4
+	VMULPS       Y4, Y2, Y2
+	VMULPS       Y4, Y3, Y3
+	VMASKMOVPS   (CX)(R8*1), Y0, Y4
+	VMASKMOVPS   32(CX)(R8*1), Y1, Y5
+	VBROADCASTSS 4(DI), Y6
+	VMULPS       Y6, Y4, Y4
+	VMULPS       Y6, Y5, Y5
+	VBROADCASTSS 8(DI), Y6
+	VMULPS       Y6, Y2, Y7
+	VMULPS       Y6, Y3, Y6
+	VADDPS       Y7, Y4, Y4
+	VADDPS       Y6, Y5, Y5
+	VMASKMOVPS   Y4, Y0, (CX)(R8*1)
+	VMASKMOVPS   Y5, Y1, 32(CX)(R8*1)
+	VMASKMOVPS   (DX)(R8*1), Y0, Y6
+	VMASKMOVPS   32(DX)(R8*1), Y1, Y7
+	VBROADCASTSS 12(DI), Y8
+	VMULPS       Y8, Y6, Y6
+	VMULPS       Y8, Y7, Y7
+	VMULPS       Y2, Y2, Y2
+	VMULPS       Y3, Y3, Y3
+	VBROADCASTSS 16(DI), Y8
+	VMULPS       Y8, Y2, Y2
+	VMULPS       Y8, Y3, Y3
+	VADDPS       Y2, Y6, Y2
+	VADDPS       Y3, Y7, Y3
+	VMASKMOVPS   Y2, Y0, (DX)(R8*1)
+	VMASKMOVPS   Y3, Y1, 32(DX)(R8*1)
+	VMASKMOVPS   (AX)(R8*1), Y0, Y6
+	VMASKMOVPS   32(AX)(R8*1), Y1, Y7
+	VBROADCASTSS 20(DI), Y8
+	VMULPS       Y8, Y6, Y9
+	VMULPS       Y8, Y7, Y8
+	VSUBPS       Y9, Y6, Y6
+	VSUBPS       Y8, Y7, Y7
+	VBROADCASTSS 32(DI), Y8
+	VMULPS       Y8, Y2, Y2
+	VMULPS       Y8, Y3, Y3
+	VSQRTPS      Y2, Y2
+	VSQRTPS      Y3, Y3
+	VBROADCASTSS 28(DI), Y8
+	VMULPS       Y8, Y4, Y4
+	VMULPS       Y8, Y5, Y5
+	VBROADCASTSS 24(DI), Y8
+	VMULPS       Y8, Y4, Y4
+	VMULPS       Y8, Y5, Y5
+	VBROADCASTSS 36(DI), Y8
+	VADDPS       Y8, Y2, Y2
+	VADDPS       Y8, Y3, Y3
+	VDIVPS       Y2, Y4, Y2
+	VDIVPS       Y3, Y5, Y3
+	VSUBPS       Y2, Y6, Y2
+	VSUBPS       Y3, Y7, Y3
+	VMASKMOVPS   Y2, Y0, (AX)(R8*1)
+	VMASKMOVPS   Y3, Y1, 32(AX)(R8*1)
+
+done1:
+	VZEROUPPER
+	RET
+
 DATA constants<>+0(SB)/4, $0x00000000
 DATA constants<>+4(SB)/4, $0x00000000
 DATA constants<>+8(SB)/4, $0x00000000
@@ -3014,7 +3490,55 @@ DATA constants<>+1392(SB)/4, $0x3727c5ac
 DATA constants<>+1396(SB)/4, $0x3727c5ac
 DATA constants<>+1400(SB)/4, $0x3727c5ac
 DATA constants<>+1404(SB)/4, $0x3727c5ac
-GLOBL constants<>(SB), RODATA|NOPTR, $1408
+DATA constants<>+1408(SB)/4, $0x7fffffff
+DATA constants<>+1412(SB)/4, $0x7fffffff
+DATA constants<>+1416(SB)/4, $0x7fffffff
+DATA constants<>+1420(SB)/4, $0x7fffffff
+DATA constants<>+1424(SB)/4, $0x7fffffff
+DATA constants<>+1428(SB)/4, $0x7fffffff
+DATA constants<>+1432(SB)/4, $0x7fffffff
+DATA constants<>+1436(SB)/4, $0x7fffffff
+DATA constants<>+1440(SB)/4, $0x7fffffff
+DATA constants<>+1444(SB)/4, $0x7fffffff
+DATA constants<>+1448(SB)/4, $0x7fffffff
+DATA constants<>+1452(SB)/4, $0x7fffffff
+DATA constants<>+1456(SB)/4, $0x7fffffff
+DATA constants<>+1460(SB)/4, $0x7fffffff
+DATA constants<>+1464(SB)/4, $0x7fffffff
+DATA constants<>+1468(SB)/4, $0x7fffffff
+DATA constants<>+1472(SB)/4, $0xce800000
+DATA constants<>+1476(SB)/4, $0xce800000
+DATA constants<>+1480(SB)/4, $0xce800000
+DATA constants<>+1484(SB)/4, $0xce800000
+DATA constants<>+1488(SB)/4, $0xce800000
+DATA constants<>+1492(SB)/4, $0xce800000
+DATA constants<>+1496(SB)/4, $0xce800000
+DATA constants<>+1500(SB)/4, $0xce800000
+DATA constants<>+1504(SB)/4, $0xce800000
+DATA constants<>+1508(SB)/4, $0xce800000
+DATA constants<>+1512(SB)/4, $0xce800000
+DATA constants<>+1516(SB)/4, $0xce800000
+DATA constants<>+1520(SB)/4, $0xce800000
+DATA constants<>+1524(SB)/4, $0xce800000
+DATA constants<>+1528(SB)/4, $0xce800000
+DATA constants<>+1532(SB)/4, $0xce800000
+DATA constants<>+1536(SB)/4, $0x4e800000
+DATA constants<>+1540(SB)/4, $0x4e800000
+DATA constants<>+1544(SB)/4, $0x4e800000
+DATA constants<>+1548(SB)/4, $0x4e800000
+DATA constants<>+1552(SB)/4, $0x4e800000
+DATA constants<>+1556(SB)/4, $0x4e800000
+DATA constants<>+1560(SB)/4, $0x4e800000
+DATA constants<>+1564(SB)/4, $0x4e800000
+DATA constants<>+1568(SB)/4, $0x4e800000
+DATA constants<>+1572(SB)/4, $0x4e800000
+DATA constants<>+1576(SB)/4, $0x4e800000
+DATA constants<>+1580(SB)/4, $0x4e800000
+DATA constants<>+1584(SB)/4, $0x4e800000
+DATA constants<>+1588(SB)/4, $0x4e800000
+DATA constants<>+1592(SB)/4, $0x4e800000
+DATA constants<>+1596(SB)/4, $0x4e800000
+GLOBL constants<>(SB), RODATA|NOPTR, $1600
 
 DATA masks<>+0(SB)/4, $0xffffffff
 DATA masks<>+4(SB)/4, $0xffffffff

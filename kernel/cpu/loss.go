@@ -54,7 +54,8 @@ func (o *ops) Argmax(idx, x kernel.Buffer, rows, cols int) {
 
 func (o *ops) Sum(dst, x kernel.Buffer) { f32(dst)[0] = sum(f32(x)) }
 
-// MaxAbs takes the largest of the pieces' maxima: a maximum of magnitudes is the same in any order.
+// MaxAbs takes the largest of the pieces' maxima: a maximum of magnitudes is the same in any order, and the patterns of
+// non-negative floats are ordered like their values, NaN above Inf.
 func (o *ops) MaxAbs(dst, x kernel.Buffer) {
 	for w := range o.scratch {
 		o.scratch[w].max = 0
@@ -62,11 +63,24 @@ func (o *ops) MaxAbs(dst, x kernel.Buffer) {
 	xs := f32(x)
 	o.crew.split(len(xs), grainLight, func(w, lo, hi int) {
 		s := &o.scratch[w]
-		s.max = max(s.max, ref.MaxAbs(xs[lo:hi]))
+		s.max = max(s.max, o.loops.maxAbs(xs[lo:hi]))
 	})
-	top := float32(0)
+	top := uint32(0)
 	for w := range o.scratch {
 		top = max(top, o.scratch[w].max)
 	}
-	f32(dst)[0] = top
+	f32(dst)[0] = math.Float32frombits(min(top, 0x7f800000))
+}
+
+func maxAbsGeneric(x []float32) uint32 {
+	var a, b uint32
+	for len(x) >= 2 {
+		a = max(a, math.Float32bits(x[0])&0x7fffffff)
+		b = max(b, math.Float32bits(x[1])&0x7fffffff)
+		x = x[2:]
+	}
+	if len(x) > 0 {
+		a = max(a, math.Float32bits(x[0])&0x7fffffff)
+	}
+	return max(a, b)
 }

@@ -14,13 +14,16 @@ type assembly struct {
 	layerNorm         func(y, mean, rstd, x, gamma, beta *float32, rows, cols int, n float32)
 	layerNormBackward func(dx, dy, x, mean, rstd, gamma *float32, rows, cols int, n float32)
 	normColumns       func(dgamma, dbeta, dy, x, mean, rstd *float32, cols, stride, rows int)
+	maxAbs            func(x *float32, n int) uint32
+	quantize          func(acc *int32, x *float32, n int, a, b float32)
+	adamW             func(p, m, v *float32, q *int32, n int, h *float32)
 }
 
 var (
 	loops512 = assembly{add512, sumColumns512, exp512, gelu512, geluBackward512, softmax512, softmaxBackward512,
-		layerNorm512, layerNormBackward512, normColumns512}.loops()
+		layerNorm512, layerNormBackward512, normColumns512, maxAbs512, quantize512, adamW512}.loops()
 	loops256 = assembly{add256, sumColumns256, exp256, gelu256, geluBackward256, softmax256, softmaxBackward256,
-		layerNorm256, layerNormBackward256, normColumns256}.loops()
+		layerNorm256, layerNormBackward256, normColumns256, maxAbs256, quantize256, adamW256}.loops()
 )
 
 // selectLoops picks the inner loops for a code path, which gemm.Select has found to be possible here.
@@ -35,7 +38,7 @@ func selectLoops(path string) loops {
 }
 
 // first is the address of the first of n elements; a slice that has fewer is a panic.
-func first(x []float32, n int) *float32 { return &x[:n][0] }
+func first[T float32 | int32](x []T, n int) *T { return &x[:n][0] }
 
 // loops wraps the assembly: it takes care of empty pieces, and of lengths, which the assembly doesn't check.
 func (a assembly) loops() loops {
@@ -102,6 +105,22 @@ func (a assembly) loops() loops {
 			}
 			n := (rows-1)*stride + cols
 			a.normColumns(&dgamma[0], first(dbeta, cols), first(dy, n), first(x, n), &mean[0], first(rstd, rows), cols, stride, rows)
+		},
+		maxAbs: func(x []float32) uint32 {
+			if len(x) == 0 {
+				return 0
+			}
+			return a.maxAbs(&x[0], len(x))
+		},
+		quantize: func(acc []int32, g []float32, x, y float32) {
+			if n := len(acc); n > 0 {
+				a.quantize(&acc[0], first(g, n), n, x, y)
+			}
+		},
+		adamW: func(p, m, v []float32, q []int32, h *adamScalars) {
+			if n := len(p); n > 0 {
+				a.adamW(&p[0], first(m, n), first(v, n), first(q, n), n, &h[0])
+			}
 		},
 	}
 }

@@ -10,15 +10,15 @@ import (
 
 func (o *ops) Quantize(acc, g kernel.Buffer, shift int) {
 	as, gs := i32(acc), f32(g)
-	o.crew.split(len(as), grainMedium, func(_, lo, hi int) { quantize(as[lo:hi], gs[lo:hi], shift) })
-}
-
-// quantize is ref.Quantum in a loop. Adding 1.5 * 2^52 rounds a float64 to an integer, which is then the low half of
-// its pattern.
-func quantize(acc []int32, g []float32, shift int) {
 	shift = min(max(shift, -252), 254)
 	a := math.Float32frombits(uint32(shift/2+127) << 23)
 	b := math.Float32frombits(uint32(shift-shift/2+127) << 23)
+	o.crew.split(len(as), grainMedium, func(_, lo, hi int) { o.loops.quantize(as[lo:hi], gs[lo:hi], a, b) })
+}
+
+// quantizeGeneric is ref.Quantum in a loop. Adding 1.5 * 2^52 rounds a float64 to an integer, which is then the low half
+// of its pattern.
+func quantizeGeneric(acc []int32, g []float32, a, b float32) {
 	acc = acc[:len(g)]
 	for i, x := range g {
 		v := float32(x*a) * b
@@ -68,18 +68,19 @@ func (o *ops) SumSquares(dst, x kernel.Buffer) {
 	d[0], d[1], d[2], d[3] = int32(l), int32(l>>32), int32(h), int32(h>>32)
 }
 
+// adamScalars are Scale, Beta1, 1-Beta1, Beta2, 1-Beta2, Decay, LR, C1, C2, Eps.
+type adamScalars [10]float32
+
 func (o *ops) AdamW(p, m, v, q kernel.Buffer, h kernel.AdamW) {
 	ps, ms, vs, qs := f32(p), f32(m), f32(v), i32(q)
-	o.crew.split(len(ps), grainHeavy, func(_, lo, hi int) {
-		adamW(ps[lo:hi], ms[lo:hi], vs[lo:hi], qs[lo:hi], &h)
-	})
+	s := &adamScalars{h.Scale, h.Beta1, 1 - h.Beta1, h.Beta2, 1 - h.Beta2, h.Decay, h.LR, h.C1, h.C2, h.Eps}
+	o.crew.split(len(ps), grainMedium, func(_, lo, hi int) { o.loops.adamW(ps[lo:hi], ms[lo:hi], vs[lo:hi], qs[lo:hi], s) })
 }
 
-// adamW is ref.AdamW in a loop.
-func adamW(p, m, v []float32, q []int32, h *kernel.AdamW) {
+// adamWGeneric is ref.AdamW in a loop.
+func adamWGeneric(p, m, v []float32, q []int32, h *adamScalars) {
 	m, v, q = m[:len(p)], v[:len(p)], q[:len(p)]
-	b1, b2, a1, a2 := h.Beta1, h.Beta2, 1-h.Beta1, 1-h.Beta2
-	scale, lr, decay, eps, c1, c2 := h.Scale, h.LR, h.Decay, h.Eps, h.C1, h.C2
+	scale, b1, a1, b2, a2, decay, lr, c1, c2, eps := h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7], h[8], h[9]
 	for i, x := range p {
 		g := float32(float32(q[i]) * scale)
 		mi := float32(b1*m[i]) + float32(a1*g)

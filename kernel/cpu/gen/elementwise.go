@@ -44,13 +44,13 @@ func (s *set) minusU2(x vector) (v, sq vector) {
 }
 
 func (s *set) add() {
-	p := s.begin("add", "y, a, b *float32, n int", "y = a + b.", "y", "a", "b", "n")
+	p := s.begin("add", "(y, a, b *float32, n int)", "y = a + b.", "y", "a", "b", "n")
 	s.row(p[3], func(m *mask) { s.store(s.plus(s.load(s.at(p[1]), m), s.load(s.at(p[2]), m)), s.at(p[0]), m) })
 	s.end()
 }
 
 func (s *set) exp() {
-	p := s.begin("exp", "e, x *float32, n int, sub float32", "e = exp(x - sub).", "e", "x", "n")
+	p := s.begin("exp", "(e, x *float32, n int, sub float32)", "e = exp(x - sub).", "e", "x", "n")
 	sub := s.param("sub")
 	lo, hi := s.limits()
 	s.row(p[2], func(m *mask) { s.store(s.expOf(s.sub(s.load(s.at(p[1]), m), sub), lo, hi), s.at(p[0]), m) })
@@ -58,7 +58,7 @@ func (s *set) exp() {
 }
 
 func (s *set) gelu() {
-	p := s.begin("gelu", "y, x *float32, n int", "y = gelu(x).", "y", "x", "n")
+	p := s.begin("gelu", "(y, x *float32, n int)", "y = gelu(x).", "y", "x", "n")
 	lo, hi := s.limits()
 	s.row(p[2], func(m *mask) {
 		x := s.load(s.at(p[1]), m)
@@ -69,7 +69,7 @@ func (s *set) gelu() {
 }
 
 func (s *set) geluBackward() {
-	p := s.begin("geluBackward", "dx, x, dy *float32, n int", "dx = dy * gelu'(x).", "dx", "x", "dy", "n")
+	p := s.begin("geluBackward", "(dx, x, dy *float32, n int)", "dx = dy * gelu'(x).", "dx", "x", "dy", "n")
 	lo, hi := s.limits()
 	least, most, one := s.constant(f(-geluX)), s.constant(f(geluX)), s.constant(f(1))
 	s.row(p[3], func(m *mask) {
@@ -85,7 +85,7 @@ func (s *set) geluBackward() {
 }
 
 func (s *set) sumColumns() {
-	p := s.begin("sumColumns", "t, x *float32, cols, stride, count int",
+	p := s.begin("sumColumns", "(t, x *float32, cols, stride, count int)",
 		"t[c] = x[c] + x[c+stride] + ..., count > 0 terms from 0.", "t", "x", "cols", "stride")
 	SHLQ(Imm(2), p[3])
 	s.row(p[2], func(m *mask) {

@@ -17,6 +17,9 @@ func main() {
 		s.layerNorm()
 		s.layerNormBackward()
 		s.normColumns()
+		s.maxAbs()
+		s.quantize()
+		s.adamW()
 	}
 	table.emit()
 	masks()

@@ -11,7 +11,7 @@ import (
 // softmax and softmaxBackward work on the rows of one head: row i has n + i*grow elements.
 
 func (s *set) softmax() {
-	p := s.begin("softmax", "e *float32, ld, rows, n, grow int, scale float32, stats *float32",
+	p := s.begin("softmax", "(e *float32, ld, rows, n, grow int, scale float32, stats *float32)",
 		"e = exp(scale*e - max) by rows, stats their maxima and sums; rows > 0.", "e", "ld", "rows", "n", "grow", "stats")
 	e, ld, rows, n, grow, stats := p[0], p[1], p[2], p[3], p[4], p[5]
 	scale, none := s.param("scale"), s.constant(f(math.Inf(-1)))
@@ -43,7 +43,7 @@ func (s *set) softmax() {
 }
 
 func (s *set) softmaxBackward() {
-	p := s.begin("softmaxBackward", "e, ds *float32, ld, rows, n, grow int, scale float32, stats, delta *float32",
+	p := s.begin("softmaxBackward", "(e, ds *float32, ld, rows, n, grow int, scale float32, stats, delta *float32)",
 		"e becomes p = exp(scale*e - max) * (1/sum), ds = (p*(ds - delta))*scale, by rows; rows > 0.",
 		"e", "ds", "ld", "rows", "n", "grow", "stats", "delta")
 	e, ds, ld, rows, n, grow, stats, delta := p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]
@@ -71,7 +71,7 @@ func (s *set) softmaxBackward() {
 }
 
 func (s *set) layerNorm() {
-	p := s.begin("layerNorm", "y, mean, rstd, x, gamma, beta *float32, rows, cols int, n float32",
+	p := s.begin("layerNorm", "(y, mean, rstd, x, gamma, beta *float32, rows, cols int, n float32)",
 		"n is cols as a float; rows > 0.", "y", "mean", "rstd", "x", "gamma", "beta", "rows", "cols")
 	y, mean, rstd, x, gamma, beta, rows, cols := p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]
 	zero := s.constant(f(0))
@@ -109,7 +109,7 @@ func (s *set) layerNorm() {
 const layerNormEps = 1e-5
 
 func (s *set) layerNormBackward() {
-	p := s.begin("layerNormBackward", "dx, dy, x, mean, rstd, gamma *float32, rows, cols int, n float32",
+	p := s.begin("layerNormBackward", "(dx, dy, x, mean, rstd, gamma *float32, rows, cols int, n float32)",
 		"n is cols as a float; rows > 0.", "dx", "dy", "x", "mean", "rstd", "gamma", "rows", "cols")
 	dx, dy, x, mean, rstd, gamma, rows, cols := p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]
 	s.times(rows, func() {
@@ -141,7 +141,7 @@ func (s *set) layerNormBackward() {
 }
 
 func (s *set) normColumns() {
-	p := s.begin("normColumns", "dgamma, dbeta, dy, x, mean, rstd *float32, cols, stride, rows int",
+	p := s.begin("normColumns", "(dgamma, dbeta, dy, x, mean, rstd *float32, cols, stride, rows int)",
 		"dgamma and dbeta are chains over rows > 0; rows of dy and x are stride apart.",
 		"dgamma", "dbeta", "dy", "x", "mean", "rstd", "cols", "stride")
 	dgamma, dbeta, dy, x, mean, rstd, cols, stride := p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]

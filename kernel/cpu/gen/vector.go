@@ -182,8 +182,8 @@ func sum(high, low, to Op)     { VADDPS(high, low, to) }
 func maximum(high, low, to Op) { VMAXPS(low, high, to) }
 
 // begin opens a function and returns its parameters that are pointers or integers.
-func (s *set) begin(name, args, doc string, params ...string) []reg.GPVirtual {
-	TEXT(name+s.name, NOSPLIT, "func("+args+")")
+func (s *set) begin(name, signature, doc string, params ...string) []reg.GPVirtual {
+	TEXT(name+s.name, NOSPLIT, "func"+signature)
 	Pragma("noescape")
 	Doc(fmt.Sprintf("%s%s is %sGeneric: %s", name, s.name, name, doc))
 	var regs []reg.GPVirtual
