@@ -9,6 +9,8 @@ export GOFLAGS += -mod=readonly
 PLATFORMS := linux-amd64 linux-arm64 darwin-arm64 windows-amd64
 # Packages whose bits the code paths of the CPU must not change.
 NUMBERS   := ./kernel/... ./model/... ./fsdp/...
+# Each writes its folder's generated files, or compares them.
+GENERATORS := $(shell find . -name generate.sh -not -path './build/*')
 # A run of seconds, for the check that the number of processes does not change the result.
 SMALL     := --run examples/small.yaml --timeout 3m --json
 
@@ -30,7 +32,7 @@ build:
 	go build -o build/shoal ./cmd/shoal
 
 gen:
-	kernel/cpu/gemm/generate.sh
+	for g in $(GENERATORS); do "$$g" || exit 1; done
 
 # Go, and a C compiler for the race detector; any Go from 1.21 on fetches the version in go.mod by itself.
 install-needs:
@@ -47,7 +49,7 @@ check-format:
 	$(call step,gofmt,bad=$$(gofmt -l .) && [ -z "$$bad" ] || { echo "not formatted: $$bad"; exit 1; })
 
 check-generated:
-	$(call step,generated files,kernel/cpu/gemm/generate.sh --check)
+	$(call step,generated files,for g in $(GENERATORS); do "$$g" --check || exit 1; done)
 
 check-vet:
 	$(call step,go vet,go vet ./...)
