@@ -220,9 +220,9 @@ func (m *member) stats(res *fsdp.Result) []byte {
 		OptimizerBytes: res.OptimizerBytes, BackupBytes: meter.Live(kernel.Backups),
 		GatheredPeakBytes: meter.Peak(kernel.Gathered), GradientPeakBytes: meter.Peak(kernel.GradientWork) + res.GradientBytes,
 		ActivationPeakBytes: meter.Peak(kernel.Activations), RSSPeakBytes: sysinfo.PeakRSS(),
-		BytesSent: wire.BytesSent, BytesReceived: wire.BytesReceived,
+		BytesSent: wire.BytesSent + wire.ControlSent, BytesReceived: wire.BytesReceived + wire.ControlReceived,
 		PayloadRawBytes: wire.PayloadRaw, PayloadWireBytes: wire.PayloadWire,
-		Samples: res.Samples, Retries: int64(res.Retries),
+		Samples: res.Samples, Retries: res.Retries,
 	})
 	if err != nil {
 		return nil
@@ -256,7 +256,7 @@ func (m *member) report(res *fsdp.Result) (*Report, error) {
 		r.StepHashes[fmt.Sprint(step)] = h
 	}
 	if res.EvalCount > 0 {
-		r.Eval = &report.Eval{Accuracy: float64(res.Correct) / float64(res.EvalCount), Loss: res.EvalLoss}
+		r.Eval = &report.Eval{Accuracy: float64(res.Correct) / float64(res.EvalCount), Loss: report.Number(res.EvalLoss)}
 	}
 	view := report.View{Number: m.view.Number, Reason: m.view.Reason}
 	for _, p := range m.view.Members {

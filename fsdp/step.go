@@ -356,11 +356,12 @@ func (e *Engine) hash() error {
 		if lo == hi {
 			continue
 		}
-		data := make([]byte, 4*(hi-lo))
+		data := e.spare.take(4 * (hi - lo))
 		if err := e.dev.Download(data, u.p.Slice(lo-u.lo, hi-lo)); err != nil {
 			return err
 		}
 		e.cover[i] = cover(lo/Granule, leaves(hi), leaves(u.Len), data)
+		e.spare.give(data)
 	}
 	return nil
 }

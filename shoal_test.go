@@ -1,0 +1,244 @@
+package shoal
+
+import (
+	"context"
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"shoal/fsdp"
+	"shoal/internal/runfile"
+	"shoal/kernel/cpu/gemm"
+)
+
+var update = flag.Bool("update", false, "write the golden hash anew")
+
+// small is a run of seconds: dim 16, depth 3, 30 steps.
+func small() *RunFile {
+	r := runfile.Default()
+	r.Model.Dim, r.Model.Depth, r.Model.Heads = 16, 3, 2
+	r.Train.Steps, r.Train.Batch, r.Train.Microbatch, r.Train.Warmup = 30, 16, 4, 3
+	r.Data.Samples, r.Data.Eval = 100, 50 // an epoch of 7 steps, the last one short
+	return &r
+}
+
+// together runs cfgs in this process, over real streams on loopback: the first starts the run, the others join it.
+func together(t testing.TB, cfgs ...Config) []*Report {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	reports := make([]*Report, len(cfgs))
+	errs := make([]error, len(cfgs))
+	link := make(chan string, 1)
+	var wg sync.WaitGroup
+	for i, cfg := range cfgs {
+		cfg.Listen = []string{"/ip4/127.0.0.1/tcp/0"}
+		wg.Go(func() {
+			if i == 0 {
+				cfg.Peers = len(cfgs)
+				cfg.OnLink = func(l string) { link <- l }
+			} else {
+				select {
+				case cfg.Link = <-link:
+					link <- cfg.Link
+				case <-ctx.Done():
+				}
+			}
+			if reports[i], errs[i] = Run(ctx, cfg); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil && !strings.Contains(err.Error(), "cancel") {
+			t.Fatalf("peer %d: %v", i, err)
+		}
+	}
+	return reports
+}
+
+// peers are n configurations of the small run with equal memory.
+func peers(n int, change func(i int, c *Config)) []Config {
+	var list []Config
+	for i := range n {
+		c := Config{Memory: 1 << 30, Cores: 1}
+		if i == 0 {
+			c.RunFile = small()
+		}
+		if change != nil {
+			change(i, &c)
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+func sameRun(t *testing.T, want, got *Report) {
+	t.Helper()
+	if got.StateHash != want.StateHash {
+		t.Errorf("state hash %s, want %s", got.StateHash, want.StateHash)
+	}
+	if !slices.Equal(got.Loss, want.Loss) {
+		t.Errorf("losses %v, want %v", got.Loss, want.Loss)
+	}
+	if *got.Eval != *want.Eval {
+		t.Errorf("evaluation %+v, want %+v", got.Eval, want.Eval)
+	}
+}
+
+// TestOneRunOneHash changes one factor at a time. The hash is also committed, so that other architectures, other
+// instruction sets and the noasm build are held to it.
+func TestOneRunOneHash(t *testing.T) {
+	want := together(t, peers(1, nil)...)[0]
+	const golden = "testdata/small.hash"
+	if *update {
+		if err := os.WriteFile(golden, []byte(want.StateHash+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.TrimSpace(string(text)); got != want.StateHash {
+		t.Errorf("the small run's state hash is %s, committed is %s: a change moved the numbers", want.StateHash, got)
+	}
+	if first, last := want.Loss[0], want.Loss[29]; !(last < first) {
+		t.Errorf("loss went from %v to %v", first, last)
+	}
+
+	type test struct {
+		name   string
+		n      int
+		change func(i int, c *Config)
+	}
+	mesh := func(f func(m *runfile.Mesh)) func(int, *Config) {
+		return func(i int, c *Config) {
+			if i == 0 {
+				f(&c.RunFile.Mesh)
+			}
+		}
+	}
+	packing := func(p string) func(int, *Config) {
+		return func(i int, c *Config) {
+			if i == 0 {
+				c.RunFile.Wire.Packing = p
+			}
+		}
+	}
+	weights := func(w ...int64) func(int, *Config) { return func(i int, c *Config) { c.Memory = w[i] << 30 } }
+	tests := []test{
+		{"again", 1, nil},
+		{"2 peers", 2, nil},
+		{"3 peers", 3, nil},
+		{"5 peers", 5, nil},
+		{"weights 5,1,1", 3, weights(5, 1, 1)},
+		{"ddp", 2, mesh(func(m *runfile.Mesh) { m.Strategy = "ddp" })},
+		{"reshard false", 2, mesh(func(m *runfile.Mesh) { m.Reshard = false })},
+		{"recompute always", 2, mesh(func(m *runfile.Mesh) { m.Recompute = "always" })},
+		{"recompute never", 2, mesh(func(m *runfile.Mesh) { m.Recompute = "never" })},
+		{"packing on", 2, packing("on")},
+		{"packing off", 2, packing("off")},
+		{"all at once", 3, func(i int, c *Config) {
+			weights(5, 1, 1)(i, c)
+			c.Kernel = gemm.Paths()[i%len(gemm.Paths())]
+			mesh(func(m *runfile.Mesh) { m.Reshard, m.Recompute = false, "always" })(i, c)
+			packing("on")(i, c)
+		}},
+	}
+	for _, path := range gemm.Paths() {
+		tests = append(tests, test{"kernel " + path, 1, func(_ int, c *Config) { c.Kernel = path }})
+	}
+	for _, c := range tests {
+		t.Run(c.name, func(t *testing.T) {
+			var samples int64
+			reports := together(t, peers(c.n, c.change)...)
+			for _, got := range reports {
+				sameRun(t, want, got)
+			}
+			for _, p := range reports[0].Peers {
+				samples += p.Samples
+			}
+			if want := int64(4*100 + 32); samples != want { // 30 steps are four epochs and two batches
+				t.Errorf("peers computed %d samples, want %d", samples, want)
+			}
+		})
+	}
+}
+
+// TestReceivedBytes holds what the peers counted on their streams to the formula of docs/traffic.md.
+func TestReceivedBytes(t *testing.T) {
+	for _, strategy := range []string{"fsdp", "ddp"} {
+		t.Run(strategy, func(t *testing.T) {
+			run := runfile.Default()
+			run.Train.Steps, run.Train.Warmup, run.Data.Eval = 4, 1, 64
+			run.Mesh.Strategy, run.Wire.Packing = strategy, "off"
+			reports := together(t, peers(3, func(i int, c *Config) {
+				if i == 0 {
+					c.RunFile = &run
+				}
+			})...)
+			task, err := newTask(run, Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := &fsdp.Config{Model: task.model, Hyper: task.hyper(), Weights: []int64{1, 1, 1}, Order: task.order,
+				Strategy: fsdp.Strategy(strategy), Eval: task.eval}
+			for r, p := range reports[0].Peers {
+				want := fsdp.Received(cfg, r, []int{0})
+				if d := float64(p.BytesReceived)/float64(want) - 1; d < 0 || d > 0.05 {
+					t.Errorf("rank %d received %d bytes, the formula says %d: %+.1f%%", r, p.BytesReceived, want, 100*d)
+				}
+			}
+		})
+	}
+}
+
+// TestPrefetchOverStreams records a trace: the next unit is on its way before the one before it is computed, and
+// gradients travel while earlier units are computed.
+func TestPrefetchOverStreams(t *testing.T) {
+	var mu sync.Mutex
+	var events []fsdp.Event
+	together(t, peers(2, func(i int, c *Config) {
+		if i == 1 {
+			c.Trace = func(e fsdp.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				events = append(events, e)
+			}
+		}
+	})...)
+	type key struct {
+		kind fsdp.EventKind
+		unit int
+	}
+	ahead, overlapped := 0, 0
+	for step := 1; step < 30; step++ { // step 0 is tried twice
+		seen := map[key][]fsdp.Event{}
+		for _, e := range events {
+			if e.Step == step {
+				k := key{e.Kind, e.Unit}
+				seen[k] = append(seen[k], e)
+			}
+		}
+		for u := 1; u < 3; u++ {
+			next, now := seen[key{fsdp.TraceGather, u + 1}], seen[key{fsdp.TraceForward, u}]
+			if len(next) < 1 || len(now) < 1 || next[0].Start >= now[0].End {
+				t.Fatalf("step %d: unit %d was not asked for before unit %d was computed: %v, %v", step, u+1, u, next, now)
+			}
+			ahead++
+			reduce, back := seen[key{fsdp.TraceReduce, u + 1}], seen[key{fsdp.TraceBackward, u}]
+			if len(reduce) == 1 && reduce[0].Start < back[0].End && reduce[0].End > back[0].Start {
+				overlapped++
+			}
+		}
+	}
+	if overlapped < ahead/2 {
+		t.Errorf("%d of %d reductions overlapped the next unit's backward pass, want at least half", overlapped, ahead)
+	}
+}
