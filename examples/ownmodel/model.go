@@ -92,10 +92,10 @@ func (s spirals) Len() int         { return s.n }
 func (s spirals) Spec() model.Spec { return mlp{}.Sample() }
 
 func (s spirals) Read(indices []int, b *model.Batch) error {
-	*b = model.Batch{N: len(indices)}
+	b.N, b.Floats, b.Labels = len(indices), b.Floats[:0], b.Labels[:0]
 	for _, i := range indices {
 		h := ref.Counter(1, uint64(s.first+i))
-		arm, r := h%arms, 0.1+float64(h>>40)/(1<<24)           // r from 0.1 to 1.1
+		arm, r := h%arms, 0.1+float64(h>>40)/(1<<24)                  // r from 0.1 to 1.1
 		noise := float64((float64(h>>16&0xffffff)/(1<<24) - 0.5) / 2) // +-0.25 radians
 		angle := float64(r*5) + float64(float64(arm)*(2*math.Pi/arms)) + noise
 		// ref.Cos64 has the same bits on every machine, math.Cos has not.
