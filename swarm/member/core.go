@@ -153,7 +153,7 @@ func New(cfg Config) (*Core, error) {
 
 func (c *Config) validate() error {
 	switch {
-	case !validID(c.ID):
+	case !ValidID(c.ID):
 		return fmt.Errorf("member: id %#x is reserved", c.ID)
 	case c.Decide == nil:
 		return errors.New("member: Config.Decide is missing")
@@ -288,7 +288,7 @@ func (c *Core) Leave(reason string) {
 	if reason == "" {
 		reason = "no reason given"
 	}
-	if c.leaving == "" {
+	if c.leaving == "" && !c.over {
 		c.leaving = text(reason)
 		c.beat()
 		c.settle()

@@ -19,13 +19,13 @@ type Member struct {
 // Short is the end of the peer id, enough for a person to tell peers apart.
 func (m Member) Short() string { return m.Peer[max(0, len(m.Peer)-8):] }
 
-// validID says whether Raft has no meaning of its own for id.
-func validID(id uint64) bool { return id != 0 && id < 1<<64-16 }
+// ValidID says whether Raft has no meaning of its own for id.
+func ValidID(id uint64) bool { return id != 0 && id < 1<<64-16 }
 
 // check is for what came from the network.
 func (m Member) check() error {
 	switch {
-	case !validID(m.ID):
+	case !ValidID(m.ID):
 		return fmt.Errorf("member id %#x is reserved", m.ID)
 	case m.Peer == "" || len(m.Peer) > wire.MaxText:
 		return fmt.Errorf("peer id of %d bytes", len(m.Peer))
