@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"shoal/kernel"
+	"shoal/kernel/cpu"
 	"shoal/kernel/ref"
 	"shoal/model"
 	"shoal/model/modeltest"
@@ -95,15 +96,19 @@ func params(m model.Model) (all []model.Param) {
 var goldens = []string{"small", "odd"}
 
 // devices are the float32 devices that the goldens are checked on.
-var devices = map[string]func() kernel.Device{
-	"ref": func() kernel.Device { return ref.New() },
+var devices = map[string]func() (kernel.Device, error){
+	"ref": func() (kernel.Device, error) { return ref.New(), nil },
+	"cpu": func() (kernel.Device, error) { return cpu.New(cpu.Config{Threads: 2}) },
 }
 
 func eachGolden(t *testing.T, f func(t *testing.T, g *golden, dev kernel.Device)) {
 	for _, name := range goldens {
 		for backend, open := range devices {
 			t.Run(name+"/"+backend, func(t *testing.T) {
-				dev := open()
+				dev, err := open()
+				if err != nil {
+					t.Fatal(err)
+				}
 				defer dev.Close()
 				f(t, load(t, name), dev)
 			})
