@@ -12,6 +12,7 @@ import (
 
 	"shoal/fsdp"
 	"shoal/internal/runfile"
+	"shoal/kernel"
 	"shoal/kernel/cpu/gemm"
 )
 
@@ -188,7 +189,7 @@ func TestReceivedBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 			cfg := &fsdp.Config{Model: task.model, Hyper: task.hyper(), Weights: []int64{1, 1, 1}, Order: task.order,
-				Strategy: fsdp.Strategy(strategy), Eval: task.eval}
+				Strategy: fsdp.Strategy(strategy), ParamType: kernel.BF16, Eval: task.eval}
 			for r, p := range reports[0].Peers {
 				want := fsdp.Received(cfg, r, []int{0})
 				if d := float64(p.BytesReceived)/float64(want) - 1; d < 0 || d > 0.05 {

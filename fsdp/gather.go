@@ -12,7 +12,6 @@ type gathering struct {
 	unit    int
 	staging []byte // the whole unit as it travels; nil if it is all here already
 	wait    func() error
-	done    chan struct{} // closed when it has arrived, for the trace
 }
 
 // acquire returns when the unit is whole on the device, and sets out for the next one of the plan.
@@ -66,20 +65,7 @@ func (e *Engine) gatherShards(ctx context.Context, g *gathering) {
 	copy(parts[e.rank], u.travel)
 	start := e.now()
 	e.tag++
-	wait := e.cfg.Comm.AllGather(ctx, e.tag, width, u.travel, parts)
-	if e.cfg.Trace == nil {
-		g.wait = wait
-		return
-	}
-	var err error
-	step := e.step
-	g.done = make(chan struct{})
-	go func() {
-		defer close(g.done)
-		err = wait()
-		e.cfg.Trace(Event{Kind: TraceGather, Step: step, Unit: g.unit, Start: start, End: e.now()})
-	}()
-	g.wait = func() error { <-g.done; return err }
+	g.wait = e.traced(TraceGather, g.unit, start, e.cfg.Comm.AllGather(ctx, e.tag, width, u.travel, parts))
 }
 
 // widen turns what travelled into the float32 that the stages see. With nothing staged, the stored copy is rounded the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"shoal/kernel"
 )
@@ -24,7 +23,6 @@ type arrivals struct {
 	want    int // microbatches per interval
 	missing int // intervals that are not whole
 	whole   chan struct{}
-	started map[int]time.Duration // unit -> when the own part was given away, for the trace
 }
 
 // expect prepares for an attempt in which each own interval gets the sum of m microbatches. It runs before anything can
@@ -33,7 +31,7 @@ func (e *Engine) expect(m int) {
 	a := &e.arrivals
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.want, a.missing, a.whole, a.started = m, 0, make(chan struct{}), map[int]time.Duration{}
+	a.want, a.missing, a.whole = m, 0, make(chan struct{})
 	for _, u := range e.units {
 		u.counted = 0
 		clear(u.acc)
@@ -58,15 +56,14 @@ func (e *Engine) giveBack(ctx context.Context, unit, n int) error {
 	if err != nil {
 		return err
 	}
-	e.arrivals.mu.Lock()
-	e.arrivals.started[unit] = e.now()
-	e.arrivals.mu.Unlock()
 	if n > 0 {
 		parts := make([][]byte, len(u.Cuts)-1)
 		for r := range parts {
 			parts[r] = data[4*u.Cuts[r] : 4*u.Cuts[r+1]]
 		}
-		e.sending = append(e.sending, sending{data, e.cfg.Comm.ReduceScatter(ctx, unit, parts, n)})
+		start := e.now()
+		wait := e.traced(TraceReduce, unit, start, e.cfg.Comm.ReduceScatter(ctx, unit, parts, n))
+		e.sending = append(e.sending, sending{data, wait})
 		if own := parts[e.rank]; len(own) > 0 {
 			if err := e.Add(unit, e.rank, 0, own); err != nil {
 				return err
@@ -128,9 +125,6 @@ func (e *Engine) Done(unit, source, microbatches int) error {
 		return fmt.Errorf("fsdp: unit %s has %d microbatches after rank %d's, want %d", u.Name, u.counted, source, a.want)
 	}
 	if u.counted == a.want {
-		if start, ok := a.started[unit]; ok {
-			e.trace(TraceReduce, unit, start)
-		}
 		if a.missing--; a.missing == 0 {
 			close(a.whole)
 		}

@@ -18,7 +18,7 @@ const (
 	TraceWait     EventKind = "wait"     // the part of it in which nothing was computed
 	TraceForward  EventKind = "forward"  // a stage's forward pass over all microbatches
 	TraceBackward EventKind = "backward" // a stage's backward pass over all microbatches
-	TraceReduce   EventKind = "reduce"   // from giving a unit's gradient away to having the sum of the own interval
+	TraceReduce   EventKind = "reduce"   // from giving a unit's gradient away until its owners have it
 	TraceUpdate   EventKind = "update"   // AdamW on the own shard
 )
 
@@ -28,4 +28,19 @@ func (e *Engine) trace(kind EventKind, unit int, start time.Duration) {
 	if e.cfg.Trace != nil {
 		e.cfg.Trace(Event{Kind: kind, Step: e.step, Unit: unit, Start: start, End: e.now()})
 	}
+}
+
+// traced is wait, which also records when what it waits for was over, though the caller may look only later.
+func (e *Engine) traced(kind EventKind, unit int, start time.Duration, wait func() error) func() error {
+	if e.cfg.Trace == nil {
+		return wait
+	}
+	var err error
+	step, done := e.step, make(chan struct{})
+	go func() {
+		defer close(done)
+		err = wait()
+		e.cfg.Trace(Event{Kind: kind, Step: step, Unit: unit, Start: start, End: e.now()})
+	}()
+	return func() error { <-done; return err }
 }
