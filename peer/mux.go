@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// muxMessage is the most that one frame carries. Larger saves system calls (with coalesce.go: one per frame);
-	// but yamux queues up to 64 frames per connection ahead of a heartbeat, and they are memory: 8 MiB at this size.
-	muxMessage = 128 << 10
+	// muxMessage is the most that one frame carries. yamux queues up to 64 frames per connection ahead of a heartbeat,
+	// and they are memory. Larger frames were no faster once their records leave together (coalesce.go).
+	muxMessage = 64 << 10
 
 	initialWindow = 1 << 20  // bytes that a stream may send before its reader has read; from the first update on
 	maxWindow     = 32 << 20 // grows to this while the reader keeps up: 1 Gbit/s at 250 ms
