@@ -25,6 +25,8 @@ type display struct {
 	now   func() time.Time
 
 	mu       sync.Mutex
+	held     func()    // shows the peers that came before the link was shown, nil otherwise
+	linkDue  bool      // a link will be shown, and before anything else
 	drawn    int       // columns of the live line that the cursor is on, 0 if none is
 	waiting  func()    // redraws the line that shows a growing waiting time, nil if nobody waits
 	since    time.Time // when the waiting began
@@ -81,10 +83,26 @@ func (d *display) Line(format string, args ...any) {
 	fmt.Fprintf(d.w, format+"\n", args...)
 }
 
+// Link shows the link with which others join. A display whose linkDue is set shows nothing before it.
+func (d *display) Link(link string) {
+	d.Line("%s", link)
+	d.mu.Lock()
+	held := d.held
+	d.linkDue, d.held = false, nil
+	d.mu.Unlock()
+	if held != nil {
+		held()
+	}
+}
+
 // Wait shows how many peers are there before a run begins.
 func (d *display) Wait(have, want int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.linkDue {
+		d.held = func() { d.Wait(have, want) }
+		return
+	}
 	if d.since.IsZero() {
 		d.since = d.now()
 	}

@@ -60,6 +60,18 @@ func TestDisplayInPipe(t *testing.T) {
 	}
 }
 
+func TestDisplayShowsLinkFirst(t *testing.T) {
+	d, out, _ := stopClock(t, 0)
+	d.linkDue = true
+	d.Wait(1, 3)
+	d.Wait(2, 3)
+	d.Link("shoal:link")
+	d.Wait(3, 3)
+	if want := "shoal:link\n2 of 3 peers, waiting 0 s\n3 of 3 peers, starting\n"; out.String() != want {
+		t.Errorf("shown: %q, want %q", out.String(), want)
+	}
+}
+
 func TestDisplayOnTerminal(t *testing.T) {
 	d, out, now := stopClock(t, 40)
 	d.Wait(1, 3)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shoal"
+	"shoal/peer"
 	"shoal/testnet"
 )
 
@@ -53,11 +55,16 @@ func (n *nodeFlags) config(a *app) (shoal.Config, error) {
 	}, nil
 }
 
+// logger is nil unless the user wants a log. What libraries log goes the same way.
 func (a *app) logger() *slog.Logger {
 	if !a.verbose {
+		peer.LogTo(slog.DiscardHandler)
+		log.SetOutput(io.Discard)
 		return nil
 	}
-	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	h := slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelDebug})
+	peer.LogTo(h)
+	return slog.New(h)
 }
 
 func (a *app) upCommand() *cobra.Command {
@@ -120,9 +127,7 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 	d := newDisplay(a.progressTo(n.json))
 	defer d.Close()
 	cfg.OnWait, cfg.Progress = d.Wait, d.Progress
-	if cfg.Link == "" {
-		cfg.OnLink = func(link string) { d.Line("%s", link) }
-	}
+	cfg.OnLink, d.linkDue = d.Link, cfg.Link == ""
 	r, err := shoal.Run(ctx, cfg)
 	d.Close()
 	if err != nil {
