@@ -166,7 +166,8 @@ type Ops interface {
 	MeanRowsBackward(dx, dy Buffer, groups, n, cols int)
 
 	// CrossEntropy: loss[r] = -log softmax(logits[r])[labels[r]] and its gradient dlogits; labels (rows) I32. A
-	// label < 0 is ignored: its loss and gradient are 0. dlogits may be logits, or the zero Buffer if not wanted.
+	// label < 0 is ignored: its loss and gradient are 0; with a label >= cols they are NaN. dlogits may be logits, or
+	// the zero Buffer if not wanted.
 	CrossEntropy(loss, dlogits, logits, labels Buffer, rows, cols int)
 	// Argmax: idx[r] (I32) = the lowest column that holds the row's maximum.
 	Argmax(idx, x Buffer, rows, cols int)

@@ -59,9 +59,8 @@ func (s *set) plus(a vector, b any) vector { return s.each(VADDPS, a, b) }
 func (s *set) sub(a vector, b any) vector  { return s.each(VSUBPS, a, b) }
 func (s *set) div(a vector, b any) vector  { return s.each(VDIVPS, a, b) }
 
-// above is "if x < lo { x = lo }", below "if x > hi { x = hi }", greater "if x > m { m = x }". NaN in x stays in the first
-// two and is passed over in the third, because these instructions return their last operand (here the first) when there
-// is no order.
+// above is "if x < lo { x = lo }", below "if x > hi { x = hi }", greater "if x > m { m = x }". Where there is no order,
+// VMAXPS and VMINPS return their second source: so NaN in x stays in the first two and is passed over in the third.
 func (s *set) above(x, lo vector) vector  { return s.each(VMAXPS, lo, x) }
 func (s *set) below(x, hi vector) vector  { return s.each(VMINPS, hi, x) }
 func (s *set) greater(m, x vector) vector { return s.each(VMAXPS, x, m) }
