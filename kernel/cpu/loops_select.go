@@ -1,4 +1,0 @@
-package cpu
-
-// selectLoops picks the inner loops for a code path.
-func selectLoops(string) loops { return loopsGeneric }
