@@ -91,7 +91,8 @@ func (l *controlLink) take() (queue [][]byte, ending bool) {
 func (l *controlLink) run() {
 	pause := redialFirst
 	for {
-		err := l.session(func() { pause = redialFirst })
+		was := false
+		err := l.session(func() { was, pause = true, redialFirst })
 		if err == nil || l.n.ctx.Err() != nil {
 			return
 		}
@@ -99,7 +100,12 @@ func (l *controlLink) run() {
 		if _, ending := l.take(); ending { // what was queued is lost; nothing more will come
 			return
 		}
-		l.n.call(func() { l.n.core.Unreachable(l.to.ID) })
+		l.n.call(func() {
+			l.n.core.Unreachable(l.to.ID)
+			if was {
+				l.n.core.LinkDown(l.to.ID)
+			}
+		})
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -160,8 +166,8 @@ func (l *controlLink) rest(broken chan struct{}) {
 	}
 }
 
-// dial opens a stream and introduces this member. A refused dial tells the core that the link is down; a dial that gets
-// no answer at all doesn't: then silence decides.
+// dial opens a stream and introduces this member. As does the end of a stream, a refused dial tells the core that the
+// link is down; a dial that gets no answer at all doesn't: then silence decides.
 func (l *controlLink) dial() (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.n.ctx, controlDial)
 	defer cancel()

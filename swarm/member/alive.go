@@ -51,7 +51,7 @@ func (t Timing) gone(silent uint64, down bool) bool {
 
 func (c *Core) lost(p *peer) bool { return c.cfg.Timing.gone(c.tick-p.heard, p.down > 0) }
 
-// LinkDown tells that the stream to a member has broken and a new one was refused; LinkUp, that there is one again.
+// LinkDown tells that the stream to a member has broken or was refused; LinkUp, that there is one again.
 func (c *Core) LinkDown(id uint64) {
 	if p := c.peers[id]; p != nil && p.down == 0 {
 		p.down = max(c.tick, 1)

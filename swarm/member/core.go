@@ -182,7 +182,7 @@ func (c *Core) Step(m *Message) {
 	}
 	p := c.peers[m.From]
 	if p != nil {
-		p.heard, p.down = c.tick, 0
+		p.heard = c.tick
 	}
 	switch {
 	case m.Kind == wire.ControlRaft:

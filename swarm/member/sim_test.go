@@ -31,12 +31,13 @@ type sim struct {
 	events   map[uint64][]Event        //
 	entries  map[uint64][]Entry        // Ended, per member
 	decided  func(d Decision) Decision // changes what Decide says
+	same     map[[2]uint64]uint64      // per pair: up to which index their logs were compared
 	config   func(c *Config)
 }
 
 func newSim(t *testing.T, peers int) *sim {
 	return &sim{t: t, rng: rand.New(rand.NewPCG(1, uint64(peers))), cores: map[uint64]*Core{}, peers: peers, train: true, decided: endAt(30),
-		dead: map[uint64]bool{}, cut: map[[2]uint64]bool{}, events: map[uint64][]Event{}, entries: map[uint64][]Entry{}}
+		dead: map[uint64]bool{}, cut: map[[2]uint64]bool{}, same: map[[2]uint64]uint64{}, events: map[uint64][]Event{}, entries: map[uint64][]Entry{}}
 }
 
 func (s *sim) person(id uint64) Member {
@@ -310,10 +311,12 @@ func (s *sim) samePrefix(a, b uint64) {
 	x, y := s.cores[a], s.cores[b]
 	fx, _ := x.storage.FirstIndex()
 	fy, _ := y.storage.FirstIndex()
-	lo, hi := max(fx, fy), min(x.log.applied, y.log.applied)+1
+	pair := [2]uint64{a, b}
+	lo, hi := max(fx, fy, s.same[pair]), min(x.log.applied, y.log.applied)+1
 	if lo >= hi {
 		return
 	}
+	s.same[pair] = hi // what is applied does not change
 	ex, err := x.storage.Entries(lo, hi, 1<<40)
 	if err != nil {
 		s.t.Fatal(err)
