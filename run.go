@@ -304,7 +304,7 @@ func (c *comm) Size() int { return c.size }
 
 func (c *comm) Begin(fence uint64, sink fsdp.Sink) error { return c.node.Begin(fence, sink) }
 
-func (c *comm) AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) func() error {
+func (c *comm) AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait, given func() error) {
 	return c.node.AllGather(ctx, tag, width, mine, parts)
 }
 

@@ -17,9 +17,9 @@ type Comm interface {
 	// AllGather gives mine to every other member and fills parts[r] with what member r gave, for each r but the own
 	// rank (parts[rank] is left alone). Lengths are in bytes and agreed on beforehand; any may be 0. width is the
 	// size of one element. tag names the collective inside its attempt; every member calls AllGather with the same
-	// tags in the same order. It returns at once; wait blocks until all parts are here. mine must stay unchanged
-	// until the attempt has ended; parts belong to the caller once wait has returned nil.
-	AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait func() error)
+	// tags in the same order. It returns at once; wait blocks until all parts are here, which belong to the caller
+	// from then on; given blocks until every other member has mine, which must stay unchanged until then.
+	AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait, given func() error)
 
 	// ReduceScatter gives parts[r] (int32, little-endian) to member r's sink, for each r but the own rank; empty parts
 	// are not sent. microbatches says how many are summed in them, at least 1. It returns at once; wait blocks until

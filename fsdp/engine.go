@@ -106,7 +106,8 @@ type Engine struct {
 	tag      uint32
 	inflight *gathering
 	nextUnit int
-	sending  []sending
+	giving   []lent // staging areas that others may still read from
+	sending  []lent // gradients on their way to their owners
 	cover    [][]Node
 	res      *Result
 	arrivals arrivals
@@ -118,7 +119,6 @@ type unit struct {
 	lo, hi int // what is stored here
 	p      kernel.Buffer
 	m, v   kernel.Buffer
-	travel []byte // own interval as it travels; nil if it never does
 
 	mu      sync.Mutex
 	acc     []int32 // [lo, hi) of the summed gradient
@@ -153,7 +153,6 @@ func NewEngine(cfg Config) (*Engine, error) {
 		e.units = append(e.units, e.newUnit(&e.layout.Units[i]))
 	}
 	e.res.Owned = e.layout.Owned(e.rank)
-	e.refresh()
 	meter := e.dev.Meter()
 	e.res.ParameterBytes = meter.Live(kernel.Parameters)
 	e.res.GradientBytes = meter.Live(kernel.Gradients)
@@ -211,10 +210,6 @@ func (e *Engine) newUnit(u *UnitLayout) *unit {
 	e.dev.Zero(x.v)
 	x.acc = make([]int32, n)
 	e.dev.Meter().Add(kernel.Gradients, int64(4*n))
-	if e.sharded() {
-		x.travel = make([]byte, n*e.cfg.ParamType.Size())
-		e.dev.Meter().Add(kernel.Parameters, int64(len(x.travel)))
-	}
 	chunk := make([]float32, min(n, 1<<16))
 	x.within(x.lo, x.hi, func(s Span, off, n int) {
 		key := ref.Hash64(e.cfg.Hyper.Seed, s.Param.Name)

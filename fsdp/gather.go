@@ -10,7 +10,7 @@ import (
 // gathering is an all-gather on its way.
 type gathering struct {
 	unit    int
-	staging []byte // the whole unit as it travels; nil if it is all here already
+	staging []byte // the whole unit as it travels, the own part included; nil if it is all here already
 	wait    func() error
 }
 
@@ -30,6 +30,9 @@ func (e *Engine) acquire(ctx context.Context, plan walk, unit int) error {
 	start := e.now()
 	if err := g.wait(); err != nil {
 		return fmt.Errorf("fsdp: gather unit %s at step %d: %w", u.Name, e.step, err)
+	}
+	if err := e.returned(&e.giving, maxGiving); err != nil {
+		return err
 	}
 	e.trace(TraceWait, unit, start)
 	e.inflight = nil
@@ -62,10 +65,20 @@ func (e *Engine) gatherShards(ctx context.Context, g *gathering) {
 	for r := range parts {
 		parts[r] = g.staging[u.Cuts[r]*width : u.Cuts[r+1]*width]
 	}
-	copy(parts[e.rank], u.travel)
+	mine := parts[e.rank]
+	if e.cfg.ParamType == kernel.BF16 {
+		t := e.dev.Alloc(kernel.Gathered, kernel.BF16, u.hi-u.lo)
+		e.dev.ToBF16(t, u.p)
+		e.dev.Download(mine, t)
+		e.dev.Free(t)
+	} else {
+		e.dev.Download(mine, u.p)
+	}
 	start := e.now()
 	e.tag++
-	g.wait = e.traced(TraceGather, g.unit, start, e.cfg.Comm.AllGather(ctx, e.tag, width, u.travel, parts))
+	wait, given := e.cfg.Comm.AllGather(ctx, e.tag, width, mine, parts)
+	g.wait = e.traced(TraceGather, g.unit, start, wait)
+	e.giving = append(e.giving, lent{g.staging, kernel.Gathered, given})
 }
 
 // widen turns what travelled into the float32 that the stages see. With nothing staged, the stored copy is rounded the
@@ -88,8 +101,6 @@ func (e *Engine) widen(u *unit, g *gathering) {
 	default:
 		e.dev.Copy(u.full, u.p)
 	}
-	e.dev.Meter().Add(kernel.Gathered, -int64(len(g.staging)))
-	e.spare.give(g.staging)
 }
 
 // drop gives back a gathered unit.
@@ -97,21 +108,4 @@ func (e *Engine) drop(unit int) {
 	u := e.units[unit]
 	e.dev.Free(u.full)
 	u.full = kernel.Buffer{}
-}
-
-// refresh makes the copies of the own shard that travel.
-func (e *Engine) refresh() {
-	for _, u := range e.units {
-		if u.travel == nil {
-			continue
-		}
-		if e.cfg.ParamType == kernel.F32 {
-			e.dev.Download(u.travel, u.p)
-			continue
-		}
-		t := e.dev.Alloc(kernel.Parameters, kernel.BF16, u.hi-u.lo)
-		e.dev.ToBF16(t, u.p)
-		e.dev.Download(u.travel, t)
-		e.dev.Free(t)
-	}
 }

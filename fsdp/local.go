@@ -16,7 +16,7 @@ type LocalMesh struct {
 	changed sync.Cond
 	fences  []uint64 // per rank: the attempt that it is in
 	sinks   []Sink
-	shards  map[localKey][]byte
+	shards  map[localKey]*localShard
 	readies map[int][]byte
 	prev    []byte
 	log     []Entry // log[i] begins attempt i+1 and follows fence i
@@ -29,10 +29,16 @@ type localKey struct {
 	rank  int
 }
 
+// localShard is what a member gives in an all-gather, and how many have taken it.
+type localShard struct {
+	data  []byte
+	taken int
+}
+
 // NewLocalMesh makes a mesh of size members whose attempts decide ends. The first fence is 0.
 func NewLocalMesh(size int, decide func(prev []byte, readies [][]byte) (EntryKind, []byte, error)) *LocalMesh {
 	m := &LocalMesh{size: size, decide: decide, fences: make([]uint64, size), sinks: make([]Sink, size),
-		shards: map[localKey][]byte{}, readies: map[int][]byte{}}
+		shards: map[localKey]*localShard{}, readies: map[int][]byte{}}
 	m.changed.L = &m.mu
 	return m
 }
@@ -94,14 +100,15 @@ func (c *localComm) Begin(fence uint64, sink Sink) error {
 	return m.err
 }
 
-func (c *localComm) AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) func() error {
+func (c *localComm) AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait, given func() error) {
 	m := c.mesh
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	fence := m.fences[c.rank]
-	m.shards[localKey{fence, tag, c.rank}] = mine
+	s := &localShard{data: mine}
+	m.shards[localKey{fence, tag, c.rank}] = s
 	m.changed.Broadcast()
-	return func() error {
+	wait = func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		for r := range parts {
@@ -112,13 +119,22 @@ func (c *localComm) AllGather(ctx context.Context, tag uint32, width int, mine [
 			if err := m.until(ctx, func() bool { _, ok := m.shards[key]; return ok }); err != nil {
 				return err
 			}
-			if len(m.shards[key]) != len(parts[r]) {
-				return fmt.Errorf("fsdp: rank %d sent %d bytes, want %d", r, len(m.shards[key]), len(parts[r]))
+			theirs := m.shards[key]
+			if len(theirs.data) != len(parts[r]) {
+				return fmt.Errorf("fsdp: rank %d sent %d bytes, want %d", r, len(theirs.data), len(parts[r]))
 			}
-			copy(parts[r], m.shards[key])
+			copy(parts[r], theirs.data)
+			theirs.taken++
+			m.changed.Broadcast()
 		}
 		return nil
 	}
+	given = func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.until(ctx, func() bool { return len(mine) == 0 || s.taken == m.size-1 })
+	}
+	return wait, given
 }
 
 func (c *localComm) ReduceScatter(ctx context.Context, unit int, parts [][]byte, microbatches int) func() error {

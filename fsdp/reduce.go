@@ -8,14 +8,31 @@ import (
 	"shoal/kernel"
 )
 
-// sending is a unit's gradient on its way to the owners.
-type sending struct {
-	data []byte
-	wait func() error
+// lent is memory that a collective reads until it says that everybody has what they need.
+type lent struct {
+	data  []byte
+	class kernel.Class
+	done  func() error
 }
 
-// maxSending is how many units' gradients may be on their way before the backward pass waits.
-const maxSending = 2
+const (
+	maxGiving  = 2 // gathered units whose own part may still be on its way
+	maxSending = 2 // units whose gradients may be on their way before the backward pass waits
+)
+
+// returned waits until at most n of the lent areas are still in use, oldest first.
+func (e *Engine) returned(list *[]lent, n int) error {
+	for len(*list) > n {
+		l := (*list)[0]
+		*list = (*list)[1:]
+		if err := l.done(); err != nil {
+			return fmt.Errorf("fsdp: send to the others at step %d: %w", e.step, err)
+		}
+		e.dev.Meter().Add(l.class, -int64(len(l.data)))
+		e.spare.give(l.data)
+	}
+	return nil
+}
 
 // arrivals knows when the own intervals are whole.
 type arrivals struct {
@@ -63,7 +80,7 @@ func (e *Engine) giveBack(ctx context.Context, unit, n int) error {
 		}
 		start := e.now()
 		wait := e.traced(TraceReduce, unit, start, e.cfg.Comm.ReduceScatter(ctx, unit, parts, n))
-		e.sending = append(e.sending, sending{data, wait})
+		e.sending = append(e.sending, lent{data, kernel.GradientWork, wait})
 		if own := parts[e.rank]; len(own) > 0 {
 			if err := e.Add(unit, e.rank, 0, own); err != nil {
 				return err
@@ -76,21 +93,7 @@ func (e *Engine) giveBack(ctx context.Context, unit, n int) error {
 		e.dev.Meter().Add(kernel.GradientWork, -int64(len(data)))
 		e.spare.give(data)
 	}
-	return e.sent(maxSending)
-}
-
-// sent waits until at most n units' gradients are on their way.
-func (e *Engine) sent(n int) error {
-	for len(e.sending) > n {
-		s := e.sending[0]
-		e.sending = e.sending[1:]
-		if err := s.wait(); err != nil {
-			return fmt.Errorf("fsdp: give gradients back at step %d: %w", e.step, err)
-		}
-		e.dev.Meter().Add(kernel.GradientWork, -int64(len(s.data)))
-		e.spare.give(s.data)
-	}
-	return nil
+	return e.returned(&e.sending, maxSending)
 }
 
 // Add implements Sink.
@@ -135,7 +138,7 @@ func (e *Engine) Done(unit, source, microbatches int) error {
 // reduced waits until the gradient of everything stored here is whole: the own intervals, and without sharding all the
 // others, which their owners then give to everybody.
 func (e *Engine) reduced(ctx context.Context) error {
-	if err := e.sent(0); err != nil {
+	if err := e.returned(&e.sending, 0); err != nil {
 		return err
 	}
 	select {
@@ -146,18 +149,24 @@ func (e *Engine) reduced(ctx context.Context) error {
 	if e.cfg.Strategy != DDP {
 		return nil
 	}
-	var waits []func() error
+	var waits, givens []func() error
 	for _, u := range e.units {
 		parts := make([][]byte, len(u.Cuts)-1)
 		for r := range parts {
 			parts[r] = kernel.Bytes(u.acc[u.Cuts[r]:u.Cuts[r+1]])
 		}
 		e.tag++
-		waits = append(waits, e.cfg.Comm.AllGather(ctx, e.tag, 4, parts[e.rank], parts))
+		wait, given := e.cfg.Comm.AllGather(ctx, e.tag, 4, parts[e.rank], parts)
+		waits, givens = append(waits, wait), append(givens, given)
 	}
 	for i, wait := range waits {
 		if err := wait(); err != nil {
 			return fmt.Errorf("fsdp: gather the gradient of unit %s at step %d: %w", e.units[i].Name, e.step, err)
+		}
+	}
+	for _, given := range givens {
+		if err := given(); err != nil {
+			return fmt.Errorf("fsdp: give gradient sums away at step %d: %w", e.step, err)
 		}
 	}
 	return nil

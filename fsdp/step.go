@@ -101,7 +101,7 @@ func (e *Engine) walk(ctx context.Context, plan walk, w *work) error {
 			e.drop(v.unit)
 		}
 	}
-	return nil
+	return e.returned(&e.giving, 0)
 }
 
 // load reads the own microbatches and puts them on the device.
@@ -323,7 +323,7 @@ func (e *Engine) measure(said *ready) {
 	}
 }
 
-// update applies AdamW to the stored shard of every unit and makes the copy that travels.
+// update applies AdamW to the stored shard of every unit.
 func (e *Engine) update(o *Outcome) {
 	h := e.cfg.Hyper
 	f := e.decider.fraction()
@@ -345,7 +345,6 @@ func (e *Engine) update(o *Outcome) {
 		e.dev.Free(q)
 		e.trace(TraceUpdate, i, start)
 	}
-	e.refresh()
 }
 
 // hash covers the own intervals for the next Ready.

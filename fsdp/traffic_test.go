@@ -30,7 +30,7 @@ func (c counting) Begin(fence uint64, sink Sink) error {
 	return c.Comm.Begin(fence, countingSink{sink, c.Rank(), c.n})
 }
 
-func (c counting) AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) func() error {
+func (c counting) AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait, given func() error) {
 	for r, p := range parts {
 		if r != c.Rank() {
 			c.n.Add(int64(len(p)))

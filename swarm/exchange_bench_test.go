@@ -147,7 +147,7 @@ func benchmarkExchange(b *testing.B, packing codec.Packing) {
 				return err
 			}
 			parts := cut(whole[r])
-			return x.allGather(b.Context(), 0, 4, parts[r], parts)()
+			return gathered(x.allGather(b.Context(), 0, 4, parts[r], parts))
 		})
 	}
 	for r, x := range m.x {

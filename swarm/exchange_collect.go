@@ -31,11 +31,11 @@ type piece struct {
 	data    []byte
 	width   int
 	packed  *packedChunks // all-gather: shared by the pieces for all members
-	sum     *scatter      // reduce-scatter: who waits
+	sum     *scatter      // who waits for its acknowledgement
 	written bool          // all of it, on the current stream; the exchange's lock guards it
 }
 
-// scatter counts the pieces of a reduce-scatter that were not acknowledged. The exchange's lock guards it.
+// scatter counts the pieces of a collective that were not acknowledged. The exchange's lock guards it.
 type scatter struct{ left int }
 
 // packedChunks keeps the packed form of what a member gives in an all-gather, so that it is made once for all peers. It
@@ -86,20 +86,21 @@ func (x *exchange) posting(what string, parts [][]byte) (*attempt, error) {
 
 // allGather gives mine to every other member and fills parts[r] with what member r gave, for each r but the own rank.
 // Lengths are in bytes and any may be 0; width is the size of one element. tag names the collective inside its attempt;
-// every member posts the same tags in the same order. It returns at once; wait blocks until all parts are here. mine
-// must stay unchanged until the attempt has ended, parts belong to the exchange until wait returns. An error of wait
-// means that the attempt has ended.
-func (x *exchange) allGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait func() error) {
+// every member posts the same tags in the same order. It returns at once; wait blocks until all parts are here, which
+// belong to the exchange until then; given blocks until all others have mine, which must stay unchanged until then. An
+// error of either means that the attempt has ended.
+func (x *exchange) allGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait, given func() error) {
 	what := fmt.Sprintf("all-gather %d", tag)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	a, err := x.posting(what, parts)
+	if err == nil && a.gathers[tag] != nil {
+		err = fmt.Errorf("swarm: %s of attempt %d was posted twice", what, a.fence)
+	}
 	if err != nil {
-		return failed(err)
+		return failed(err), failed(err)
 	}
-	if a.gathers[tag] != nil {
-		return failed(fmt.Errorf("swarm: %s of attempt %d was posted twice", what, a.fence))
-	}
+	s := &scatter{}
 	g := &gather{width: width, parts: parts, got: make([]uint64, len(parts))}
 	shared := &packedChunks{chunks: make([]packedChunk, (len(mine)+wire.MaxChunk-1)/wire.MaxChunk)}
 	head := wire.Header{Kind: wire.KindParams, Tag: tag, Fence: a.fence, Part: uint64(len(mine))}
@@ -111,12 +112,15 @@ func (x *exchange) allGather(ctx context.Context, tag uint32, width int, mine []
 			g.missing++
 		}
 		if len(mine) > 0 {
-			l.params.queue = append(l.params.queue, &piece{attempt: a, head: head, data: mine, width: width, packed: shared})
+			s.left++
+			l.params.queue = append(l.params.queue, &piece{attempt: a, head: head, data: mine, width: width, packed: shared, sum: s})
 		}
 	}
 	a.gathers[tag] = g
 	x.change.Broadcast()
-	return func() error { return x.wait(ctx, a, what, func() bool { return g.missing == 0 }) }
+	wait = func() error { return x.wait(ctx, a, what, func() bool { return g.missing == 0 }) }
+	given = func() error { return x.wait(ctx, a, what, func() bool { return s.left == 0 }) }
+	return wait, given
 }
 
 // reduceScatter gives parts[r] (int32, little-endian) to member r's sink, for each r but the own rank; empty parts are

@@ -243,7 +243,7 @@ func TestExchangeProtocolFaults(t *testing.T) {
 				if err := x.begin(3, newSumSink(func(int) int { return 4 })); err != nil {
 					t.Fatal(err)
 				}
-				wait := x.allGather(t.Context(), 1, 4, nil, [][]byte{nil, make([]byte, 8)})
+				wait, _ := x.allGather(t.Context(), 1, 4, nil, [][]byte{nil, make([]byte, 8)})
 				hello := wire.Hello{Run: "run", From: 101, To: 100, Class: wire.Params}
 				if c.frames[0].Kind == wire.KindGradient {
 					hello.Class = wire.Gradients

@@ -203,7 +203,7 @@ func (m *mesh) post(r int, a *attemptRun) {
 		mine := int32s(l.size(r), func(i int) int32 { return value(a.fence, u, -1, l.cut[r]+i) })
 		copy(parts[r], mine)
 		a.whole = append(a.whole, whole)
-		a.waits = append(a.waits, m.x[r].allGather(ctx, uint32(u), 4, mine, parts), m.x[r].reduceScatter(ctx, u, give, r+1))
+		a.waits = append(a.waits, gathering(m.x[r].allGather(ctx, uint32(u), 4, mine, parts)), m.x[r].reduceScatter(ctx, u, give, r+1))
 	}
 }
 
@@ -337,3 +337,15 @@ func delays(seed uint64, most time.Duration) func(rank int, t Transport) Transpo
 		}}
 	}
 }
+
+// gathering is one wait for both ends of an all-gather: all parts are here, and all others have the own one.
+func gathering(wait, given func() error) func() error {
+	return func() error {
+		if err := wait(); err != nil {
+			return err
+		}
+		return given()
+	}
+}
+
+func gathered(wait, given func() error) error { return gathering(wait, given)() }

@@ -298,8 +298,6 @@ func (o *outgoing) acknowledge(h *wire.Header) {
 	o.queue = slices.Delete(o.queue, i, i+1)
 	o.next--
 	o.moved = true
-	if p.sum != nil {
-		p.sum.left--
-		o.x.change.Broadcast()
-	}
+	p.sum.left--
+	o.x.change.Broadcast()
 }

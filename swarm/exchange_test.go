@@ -97,22 +97,22 @@ func TestExchangeBeginRefuses(t *testing.T) {
 			}
 		}
 		one := [][]byte{nil}
-		wrong("collective before begin", x.allGather(t.Context(), 1, 4, nil, one)(), "before the first attempt")
+		wrong("collective before begin", gathered(x.allGather(t.Context(), 1, 4, nil, one)), "before the first attempt")
 		wrong("no sink", x.begin(5, nil), "sink")
 		if err := x.begin(5, sink); err != nil {
 			t.Fatal(err)
 		}
 		wrong("same fence", x.begin(5, sink), "attempt 5 can't follow attempt 5")
 		wrong("older fence", x.begin(4, sink), "attempt 4 can't follow attempt 5")
-		wrong("parts", x.allGather(t.Context(), 1, 4, nil, [][]byte{nil, nil})(), "2 parts among 1 members")
+		wrong("parts", gathered(x.allGather(t.Context(), 1, 4, nil, [][]byte{nil, nil})), "2 parts among 1 members")
 		wrong("microbatches", x.reduceScatter(t.Context(), 1, one, 0)(), "0 microbatches")
 		wrong("unit", x.reduceScatter(t.Context(), -1, one, 1)(), "unit -1")
-		if err := x.allGather(t.Context(), 1, 4, []byte("mine"), one)(); err != nil {
+		if err := gathered(x.allGather(t.Context(), 1, 4, []byte("mine"), one)); err != nil {
 			t.Errorf("one member alone: %v", err)
 		}
-		wrong("tag twice", x.allGather(t.Context(), 1, 4, nil, one)(), "posted twice")
+		wrong("tag twice", gathered(x.allGather(t.Context(), 1, 4, nil, one)), "posted twice")
 		x.close()
-		for _, err := range []error{x.begin(9, sink), x.allGather(t.Context(), 2, 4, nil, one)(), x.reduceScatter(t.Context(), 2, one, 1)()} {
+		for _, err := range []error{x.begin(9, sink), gathered(x.allGather(t.Context(), 2, 4, nil, one)), x.reduceScatter(t.Context(), 2, one, 1)()} {
 			if !errors.Is(err, errExchangeClosed) {
 				t.Errorf("after close: %v", err)
 			}
@@ -245,7 +245,7 @@ func TestExchangeWaitsEnd(t *testing.T) {
 				}
 				part := make([]byte, 32)
 				waits := []func() error{
-					x.allGather(ctx, 1, 4, make([]byte, 32), [][]byte{nil, part}),
+					gathering(x.allGather(ctx, 1, 4, make([]byte, 32), [][]byte{nil, part})),
 					x.reduceScatter(ctx, 1, [][]byte{nil, part}, 1),
 				}
 				results := make(chan error, len(waits))

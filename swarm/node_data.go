@@ -43,14 +43,14 @@ func (n *Node) Begin(fence uint64, sink Sink) error {
 
 // AllGather gives mine to every other member of the view and fills parts[r] with what member r gave, but for the own
 // rank. width is the size of an element in bytes. All members call it with the same tags in the same order. wait blocks
-// until all parts are here; mine must stay as it is until the attempt has ended.
-func (n *Node) AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait func() error) {
+// until all parts are here, given until all others have mine, which must stay as it is until then.
+func (n *Node) AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait, given func() error) {
 	x := n.data()
 	if x == nil {
-		return failed(errNoView)
+		return failed(errNoView), failed(errNoView)
 	}
-	w := x.allGather(ctx, tag, width, mine, parts)
-	return func() error { return n.because(w()) }
+	w, g := x.allGather(ctx, tag, width, mine, parts)
+	return func() error { return n.because(w()) }, func() error { return n.because(g()) }
 }
 
 // ReduceScatter gives parts[r] (int32, little-endian) to member r's sink, but for the own rank; empty parts are not

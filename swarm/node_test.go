@@ -532,7 +532,7 @@ func TestCollectives(t *testing.T) {
 			}
 			parts := [][]byte{make([]byte, 4), make([]byte, 4), make([]byte, 4)}
 			mine := []byte{byte(i), 1, 2, 3}
-			if err := n.AllGather(t.Context(), 1, 2, mine, parts)(); err != nil {
+			if err := gathered(n.AllGather(t.Context(), 1, 2, mine, parts)); err != nil {
 				return err
 			}
 			for r, p := range parts {
@@ -544,7 +544,7 @@ func TestCollectives(t *testing.T) {
 				n.Leave("interrupted")
 				return nil
 			}
-			err = n.AllGather(t.Context(), 2, 2, mine, parts)()
+			err = gathered(n.AllGather(t.Context(), 2, 2, mine, parts))
 			var stopped *StoppedError
 			if !errors.As(err, &stopped) || stopped.Rank != 2 {
 				return fmt.Errorf("waiting for one who left: %v", err)
