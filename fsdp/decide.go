@@ -303,12 +303,19 @@ func notFinite(exps []int16) int {
 	return -1
 }
 
-// nextExponents takes the maxima just seen; a tensor whose gradient was all zero keeps its exponent.
+// nextExponents takes the maxima just seen, but lets an exponent fall by one a step only: late in training a batch with
+// one mistake among many right answers has gradients far beyond the batch before it, and a range that follows every lull
+// is outgrown again and again. A tensor whose gradient was all zero keeps its exponent.
 func nextExponents(exps, seen []int16) []int16 {
 	next := make([]int16, len(exps))
 	for t, e := range seen {
-		if next[t] = e; e == expZero {
+		switch {
+		case e == expZero:
 			next[t] = exps[t]
+		case exps[t] == expZero:
+			next[t] = e
+		default:
+			next[t] = max(e, exps[t]-1)
 		}
 	}
 	return next

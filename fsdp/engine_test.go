@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"shoal/kernel"
+	"shoal/kernel/cpu"
 	"shoal/kernel/ref"
 	"shoal/model"
 	"shoal/model/vit"
@@ -43,6 +44,15 @@ type setup struct {
 	params    kernel.DType
 	trace     func(rank int, e Event)
 	order     func(step int) []int
+	device    func(t testing.TB) kernel.Device
+}
+
+func fast(t testing.TB) kernel.Device {
+	d, err := cpu.New(cpu.Config{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 func base(t testing.TB) setup {
@@ -54,7 +64,7 @@ func base(t testing.TB) setup {
 		weights: []int64{1}, model: m, train: blobs{100, 14, 5}, eval: blobs{30, 14, 5},
 		hyper: Hyper{Steps: 6, Microbatch: 3, Batch: 16, LR: 3e-3, Schedule: "cosine", Warmup: 2, WeightDecay: 0.05, Clip: 1,
 			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Seed: 1, HashEvery: 2},
-		strategy: FSDP, recompute: RecomputeNever, params: kernel.BF16,
+		strategy: FSDP, recompute: RecomputeNever, params: kernel.BF16, device: fast,
 	}
 }
 
@@ -78,7 +88,7 @@ func (s setup) run(t testing.TB) ([]*Result, []kernel.Device, error) {
 	var wg sync.WaitGroup
 	errs := make([]error, len(s.weights))
 	for r := range s.weights {
-		devices[r] = ref.New()
+		devices[r] = s.device(t)
 		wg.Go(func() {
 			cfg := Config{Model: s.model, Device: devices[r], Comm: mesh.Comm(r), Hyper: s.hyper, Weights: s.weights,
 				Strategy: s.strategy, KeepGathered: s.keep, Recompute: s.recompute, ParamType: s.params,
@@ -148,6 +158,7 @@ func TestOneRunOneHash(t *testing.T) {
 		change func(*setup)
 	}{
 		{"again", func(s *setup) {}},
+		{"on the scalar device", func(s *setup) { s.device = func(testing.TB) kernel.Device { return ref.New() } }},
 		{"2 peers", func(s *setup) { s.weights = []int64{1, 1} }},
 		{"3 peers", func(s *setup) { s.weights = []int64{1, 1, 1} }},
 		{"5 peers", func(s *setup) { s.weights = []int64{1, 1, 1, 1, 1} }},
