@@ -45,6 +45,7 @@ type setup struct {
 	trace     func(rank int, e Event)
 	order     func(step int) []int
 	device    func(t testing.TB) kernel.Device
+	progress  func(*Outcome) // rank 0's
 }
 
 func fast(t testing.TB) kernel.Device {
@@ -94,6 +95,9 @@ func (s setup) run(t testing.TB) ([]*Result, []kernel.Device, error) {
 				Strategy: s.strategy, KeepGathered: s.keep, Recompute: s.recompute, ParamType: s.params,
 				Train: s.train, Eval: s.eval, Order: order,
 				Stats: func(*Result) []byte { return []byte{byte(r)} }}
+			if r == 0 {
+				cfg.Progress = s.progress
+			}
 			if s.trace != nil {
 				cfg.Trace = func(e Event) { s.trace(r, e) }
 			}
