@@ -70,19 +70,6 @@ func TestParseAnnounce(t *testing.T) {
 	}
 }
 
-func TestValidate(t *testing.T) {
-	for name, c := range map[string]Config{
-		"MaxPeers": {MaxPeers: -1},
-		"Listen":   {Listen: []string{"nonsense"}},
-		"Announce": {Announce: []string{"nonsense"}},
-	} {
-		_, err := New(testContext(t), c)
-		refuse(t, err, nil, name)
-	}
-	_, err := New(testContext(t), Config{MaxPeers: mostPeers + 1})
-	refuse(t, err, nil, "MaxPeers")
-}
-
 // TCP comes before QUIC, QUIC before WebSocket, loopback last of its transport.
 func TestRankDials(t *testing.T) {
 	var in []ma.Multiaddr

@@ -58,7 +58,7 @@ func newHost(h host.Host, id *identity, s settings) *Host {
 func (h *Host) Self() string { return h.host.ID().String() }
 
 // Addrs are the addresses at which others may dial this peer, as multiaddrs: those of Config.Announce and those of the
-// interfaces that it listens on, with their actual ports; loopback addresses last.
+// interfaces that it listens on, with their actual ports; loopback addresses last. At most 32, as a Link holds.
 func (h *Host) Addrs() []string {
 	own, err := h.host.Network().InterfaceListenAddresses()
 	if err != nil { // the interfaces can't be listed: what is listened on by name is still known
@@ -70,7 +70,8 @@ func (h *Host) Addrs() []string {
 // advertised is what others are told: the listeners' addresses own and those announced.
 func advertised(own, announce []ma.Multiaddr) []ma.Multiaddr {
 	own = slices.DeleteFunc(dialable(own), func(a ma.Multiaddr) bool { return ma.Contains(announce, a) })
-	return append(slices.Clone(announce), own...)
+	all := append(slices.Clone(announce), own...)
+	return all[:min(len(all), maxLinkAddrs)]
 }
 
 func texts(addrs []ma.Multiaddr) []string {

@@ -1,6 +1,9 @@
+//go:build !js
+
 package peer
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -9,6 +12,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -69,25 +73,6 @@ func receive[T any](t testing.TB, c <-chan T) T {
 	case <-time.After(patience):
 		t.Fatal("nothing came")
 		panic("unreachable")
-	}
-}
-
-// refuse checks an error: it wraps want, is one line, and its text has all the parts.
-func refuse(t testing.TB, err, want error, parts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatal("no error")
-	}
-	if want != nil && !errors.Is(err, want) {
-		t.Errorf("error %q doesn't wrap %q", err, want)
-	}
-	for _, p := range parts {
-		if !strings.Contains(err.Error(), p) {
-			t.Errorf("error %q doesn't say %q", err, p)
-		}
-	}
-	if strings.ContainsAny(err.Error(), "\n\t") {
-		t.Errorf("error is not one line: %q", err)
 	}
 }
 
@@ -294,6 +279,50 @@ func TestHostCloseEndsStreams(t *testing.T) {
 		_, err := a.Open(testContext(t), b.Self(), b.Addrs(), testProto)
 		refuse(t, err, ErrClosed)
 	})
+}
+
+// A process that is killed says no goodbye; its connection resets at once all the same.
+func TestKilledPeer(t *testing.T) {
+	c := exec.CommandContext(testContext(t), os.Args[0])
+	c.Env = append(os.Environ(), roleEnv+"=listen")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	link, err := ParseLink(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newTestHost(t, Config{})
+	gone := make(chan string, 1)
+	h.OnDisconnect(func(p string) { gone <- p })
+	s, err := h.Open(testContext(t), link.Peer, link.Addrs, testProto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c.Process.Kill()
+	begin := time.Now()
+	_, err = s.Read(make([]byte, 1))
+	refuse(t, err, nil)
+	if p := receive(t, gone); p != link.Peer {
+		t.Errorf("OnDisconnect(%s), want %s", p, link.Peer)
+	}
+	if d := time.Since(begin); d > 5*time.Second {
+		t.Errorf("noticed after %v", d)
+	}
+	c.Wait()
+	_, err = h.Open(testContext(t), link.Peer, link.Addrs, testProto)
+	refuse(t, err, ErrUnreachable)
 }
 
 func TestProtocolUnknown(t *testing.T) {
@@ -516,6 +545,9 @@ func TestAddrs(t *testing.T) {
 	if addrs[0] != "/dns4/example.org/tcp/4001" {
 		t.Errorf("announced address isn't first: %v", addrs)
 	}
+	if len(addrs) > maxLinkAddrs {
+		t.Errorf("%d addresses", len(addrs))
+	}
 	loopback := false
 	for _, a := range addrs[1:] {
 		if strings.Contains(a, "/0.0.0.0/") || strings.HasPrefix(a, "/ip6/::/") || strings.HasPrefix(a, "/ip6/fe80") {
@@ -527,7 +559,20 @@ func TestAddrs(t *testing.T) {
 		}
 		loopback = isLoopback
 	}
-	if !loopback {
+	if !loopback && len(addrs) < maxLinkAddrs {
 		t.Errorf("no loopback address: %v", addrs)
 	}
+}
+
+func TestValidate(t *testing.T) {
+	for name, c := range map[string]Config{
+		"MaxPeers": {MaxPeers: -1},
+		"Listen":   {Listen: []string{"nonsense"}},
+		"Announce": {Announce: []string{"nonsense"}},
+	} {
+		_, err := New(testContext(t), c)
+		refuse(t, err, nil, name)
+	}
+	_, err := New(testContext(t), Config{MaxPeers: mostPeers + 1})
+	refuse(t, err, nil, "MaxPeers")
 }

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -150,4 +151,23 @@ func ExampleParseLink() {
 	// shoal:aetaajaiaejcal72gwuz2or47oyxxn6b3rkwdmmkrxgkjxzy3rqt5kczyn7lcm3lauasgbkfm4aqqbgaaabaobqpuhez6l4g
 	// [/ip4/192.0.2.7/tcp/4001] <nil>
 	// not a usable link: it is cut short or mistyped
+}
+
+// refuse checks an error: it wraps want, is one line, and its text has all the parts.
+func refuse(t testing.TB, err, want error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if want != nil && !errors.Is(err, want) {
+		t.Errorf("error %q doesn't wrap %q", err, want)
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("error %q doesn't say %q", err, p)
+		}
+	}
+	if strings.ContainsAny(err.Error(), "\n\t") {
+		t.Errorf("error is not one line: %q", err)
+	}
 }

@@ -6,14 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"sync"
 	"time"
 
 	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/transport"
+	"github.com/libp2p/go-libp2p/gologshim"
 	rcmgr "github.com/libp2p/go-libp2p/p2p/host/resource-manager"
 	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
 	"github.com/libp2p/go-libp2p/p2p/net/connmgr"
+	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	"github.com/libp2p/go-libp2p/p2p/security/noise"
 	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	quic "github.com/libp2p/go-libp2p/p2p/transport/quic"
@@ -24,6 +29,14 @@ import (
 	"go.uber.org/fx"
 )
 
+// quietLibp2p silences libp2p's log, which writes to stderr about connections that end in the usual ways; what matters
+// comes back as an error. Whoever sets GOLOG_LOG_LEVEL, libp2p's own switch, wants to see it.
+var quietLibp2p = sync.OnceFunc(func() {
+	if os.Getenv("GOLOG_LOG_LEVEL") == "" {
+		gologshim.SetDefaultHandler(slog.DiscardHandler)
+	}
+})
+
 // New makes a Host that listens. ctx is for the making only; Close ends the Host.
 func New(ctx context.Context, c Config) (*Host, error) {
 	s, err := c.validate()
@@ -33,6 +46,7 @@ func New(ctx context.Context, c Config) (*Host, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	quietLibp2p()
 	id, err := openIdentity(s.Identity)
 	if err != nil {
 		return nil, err
@@ -77,7 +91,7 @@ func newLibp2p(id *identity, s settings) (host.Host, error) {
 		libp2p.Security(libp2ptls.ID, newCoalescingTLS),
 		libp2p.Security(noise.ID, noise.New),
 		libp2p.Muxer(yamux.ID, newMuxer()),
-		libp2p.DialRanker(rankDials),
+		libp2p.SwarmOpts(swarm.WithDialRanker(rankDials)),
 		libp2p.WithDialTimeout(addrTimeout),
 		libp2p.ResourceManager(resources),
 		libp2p.ConnectionManager(conns),
