@@ -6,15 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
-	"sync"
 	"time"
 
 	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/transport"
-	"github.com/libp2p/go-libp2p/gologshim"
 	rcmgr "github.com/libp2p/go-libp2p/p2p/host/resource-manager"
 	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
 	"github.com/libp2p/go-libp2p/p2p/net/connmgr"
@@ -29,14 +25,6 @@ import (
 	"go.uber.org/fx"
 )
 
-// quietLibp2p silences libp2p's log, which writes to stderr about connections that end in the usual ways; what matters
-// comes back as an error. Whoever sets GOLOG_LOG_LEVEL, libp2p's own switch, wants to see it.
-var quietLibp2p = sync.OnceFunc(func() {
-	if os.Getenv("GOLOG_LOG_LEVEL") == "" {
-		gologshim.SetDefaultHandler(slog.DiscardHandler)
-	}
-})
-
 // New makes a Host that listens. ctx is for the making only; Close ends the Host.
 func New(ctx context.Context, c Config) (*Host, error) {
 	s, err := c.validate()
@@ -46,7 +34,6 @@ func New(ctx context.Context, c Config) (*Host, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	quietLibp2p()
 	id, err := openIdentity(s.Identity)
 	if err != nil {
 		return nil, err
