@@ -1,6 +1,7 @@
 package swarm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -340,3 +341,40 @@ func TestExchangeSinkFails(t *testing.T) {
 		m.attempts(units, 2) // the next attempt is not concerned
 	})
 }
+
+// unreachableTransport refuses all streams.
+type unreachableTransport struct{ Transport }
+
+func (unreachableTransport) Open(context.Context, string, []string, string) (net.Conn, error) {
+	return nil, errInjected
+}
+
+// TestExchangeUnreachable: a member to whom no stream can be opened ends the attempt, by name, and not before others
+// would have been taken for lost.
+func TestExchangeUnreachable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, 2, meshConfig{wrap: func(rank int, tr Transport) Transport {
+			if rank == 0 {
+				return unreachableTransport{tr}
+			}
+			return tr
+		}})
+		if err := m.x[0].begin(1, discard{}); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		_, given := m.x[0].allGather(t.Context(), 1, 4, make([]byte, 8), [][]byte{nil, nil})
+		err := given()
+		if !errors.Is(err, errInjected) || !strings.Contains(err.Error(), m.x[0].name(1)) {
+			t.Errorf("it ended with %v, want an error that names %s", err, m.x[0].name(1))
+		}
+		if d := time.Since(start); d < unreachable || d > 2*unreachable {
+			t.Errorf("it ended after %v, want a little more than %v", d, unreachable)
+		}
+	})
+}
+
+type discard struct{}
+
+func (discard) Add(int, int, int, []byte) error { return nil }
+func (discard) Done(int, int, int) error        { return nil }

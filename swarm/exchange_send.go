@@ -17,6 +17,7 @@ const (
 	dialTimeout = 10 * time.Second
 	minBackoff  = 20 * time.Millisecond // between two tries to open a stream; doubles
 	maxBackoff  = time.Second
+	unreachable = 15 * time.Second // without a way to a member for which there is data: the attempt fails
 )
 
 // buffers hold one frame each.
@@ -57,22 +58,38 @@ func (o *outgoing) opened() []net.Conn {
 	return []net.Conn{o.conn}
 }
 
-// run opens a stream whenever there is something to send and sends until it breaks.
+// run opens a stream whenever there is something to send and sends until it breaks. A member to whom nothing gets
+// through, though its control stream lives, would hold up the run for ever: then the attempt fails.
 func (o *outgoing) run() {
 	backoff := minBackoff
+	var since time.Time // when the first of the tries failed that have moved nothing
 	for o.awaitWork() {
 		moved, err := o.session()
 		if o.x.ctx.Err() != nil {
 			return
 		}
 		o.x.cfg.Log.Debug("data stream ended, opening it again", "to", o.x.name(o.to), "class", o.class, "error", err)
-		if moved {
-			backoff = minBackoff
+		switch {
+		case moved:
+			backoff, since = minBackoff, time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) > unreachable:
+			o.fail(err)
 		}
 		if !o.pause(backoff) {
 			return
 		}
 		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+// fail ends the attempt because there is no way to the member.
+func (o *outgoing) fail(err error) {
+	o.x.mu.Lock()
+	defer o.x.mu.Unlock()
+	if o.x.now != nil {
+		o.x.end(o.x.now, fmt.Errorf("no data gets through to %s, though the members of a run must reach one another directly: %w", o.x.name(o.to), err))
 	}
 }
 

@@ -68,13 +68,24 @@ type program struct {
 	exited chan struct{}
 }
 
-func startProgram(t *testing.T, args ...string) *program {
+// self is the file of the test program, which is also the program itself.
+func self(t *testing.T) string {
 	t.Helper()
-	self, err := os.Executable()
+	path, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{cmd: exec.Command(self, args...), stdout: make(chan string, 10000), stderr: new(bytes.Buffer), exited: make(chan struct{})}
+	return path
+}
+
+func startProgram(t *testing.T, args ...string) *program {
+	t.Helper()
+	return startCommand(t, self(t), args...)
+}
+
+func startCommand(t *testing.T, name string, args ...string) *program {
+	t.Helper()
+	p := &program{cmd: exec.Command(name, args...), stdout: make(chan string, 10000), stderr: new(bytes.Buffer), exited: make(chan struct{})}
 	p.cmd.Stderr = p.stderr
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
