@@ -97,6 +97,7 @@ type link struct {
 	params, gradients *outgoing
 	reading           [2]*incoming // the stream in force of each class; guarded by exchange.mu
 	count             linkCounters
+	noticed           uint64 // count.received, when the node's loop last looked
 }
 
 // attempt is the state of one try at a step. The exchange's lock guards it.

@@ -87,7 +87,8 @@ var (
 
 const (
 	defaultTick = 100 * time.Millisecond
-	closeWait   = 3 * time.Second        // for the others to know that the run is over
+	closeWait   = 3 * time.Second        // for the others to know that this member has left
+	doneWait    = 8 * time.Second        // for the others to know that the run is done; whoever is lost is so earlier
 	flushWait   = 500 * time.Millisecond // for what is queued to be sent
 	inboxSize   = 256                    // messages received and not yet taken in
 )
@@ -313,14 +314,20 @@ func (n *Node) Leave(reason string) {
 	n.call(func() { n.core.Leave(reason) })
 }
 
-// Close ends this peer's part; if the run isn't over, it leaves first. It waits up to 3 s for the others to know that
-// the run is over, so that nobody is missed who should still hear it, and for all goroutines. It may be called twice.
+// Close ends this peer's part; if the run isn't over, it leaves first. It waits up to 3 s, or 8 s if the run is done, for
+// the others to know that it is over, so that nobody is missed who should still hear it, and for all goroutines. It may be called twice.
 func (n *Node) Close() error {
 	n.close.Do(func() {
 		n.Leave("its process ended")
+		wait := closeWait
+		n.mu.Lock()
+		if n.done {
+			wait = doneWait
+		}
+		n.mu.Unlock()
 		select {
 		case <-n.finished:
-		case <-time.After(closeWait):
+		case <-time.After(wait):
 		}
 		n.cfg.Transport.Handle(wire.ControlProtocol, nil)
 		n.call(n.finishLinks)

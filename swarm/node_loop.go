@@ -42,7 +42,26 @@ func (n *Node) tick(since time.Duration) {
 		}
 		n.core.Resume()
 	}
+	n.noticeData()
 	n.core.Tick()
+}
+
+// noticeData counts tensor data that has arrived as a sign of life: control messages share a connection with it, and
+// may be stuck behind it.
+func (n *Node) noticeData() {
+	x := n.data()
+	if x == nil {
+		return
+	}
+	for r, l := range x.links {
+		if l == nil {
+			continue
+		}
+		if got := l.count.received.Load(); got != l.noticed {
+			l.noticed = got
+			n.core.Alive(x.cfg.Members[r].ID)
+		}
+	}
 }
 
 // call runs f in the loop and waits for it; false if the loop has ended.

@@ -12,13 +12,15 @@ type Timing struct {
 	Election int // without a leader before voters elect one, up to twice that; default 10
 	Resend   int // before a Ready that the leader hasn't confirmed is sent again; default 10
 	Down     int // silent and its link known to be broken: lost; default 10
-	Suspect  int // silent: lost; default 30
-	GiveUp   int // without a leader that has a quorum: this member ends; default 65
+	Suspect  int // silent: lost; default 60
+	GiveUp   int // without a leader that has a quorum: this member ends; default 85
 }
 
-// LAN is the default: with ticks of 100 ms, a silent peer is lost after 3 s, one whose connection was reset after 1 s.
+// LAN is the default: with ticks of 100 ms, a peer whose connection was reset is lost after 1 s, one that is only silent
+// after 6 s. A process that is killed is found by its reset; silence alone is also what a machine with far more
+// processes than cores, or one that swaps, looks like for seconds at a time.
 func LAN() Timing {
-	return Timing{Beat: 5, Election: 10, Resend: 10, Down: 10, Suspect: 30, GiveUp: 65}
+	return Timing{Beat: 5, Election: 10, Resend: 10, Down: 10, Suspect: 60, GiveUp: 85}
 }
 
 func (t *Timing) validate() error {
@@ -64,6 +66,14 @@ func (c *Core) LinkUp(id uint64) {
 	}
 }
 
+// Alive tells that there was a sign of life from a member other than a message, such as a piece of a tensor: behind a
+// bulk transfer over a slow link, its beats come late.
+func (c *Core) Alive(id uint64) {
+	if p := c.peers[id]; p != nil {
+		p.heard = c.tick
+	}
+}
+
 // Resume starts all deadlines afresh. It is to be called after a gap in which the process did not run, once everything
 // that was received meanwhile has been stepped (PROTOCOL.md 14).
 func (c *Core) Resume() {
@@ -77,7 +87,7 @@ func (c *Core) Resume() {
 }
 
 // watch gives up when no leader with a quorum has been seen for too long: without one, nothing will ever be decided,
-// also not that somebody was lost.
+// also not that somebody was lost. Where too many voters have been reset for a quorum, there is less to wait for.
 func (c *Core) watch() {
 	if c.over {
 		return
@@ -85,7 +95,11 @@ func (c *Core) watch() {
 	if c.isLeader() {
 		c.contact = max(c.contact, c.quorumHeard())
 	}
-	if c.tick-c.contact < uint64(c.cfg.Timing.GiveUp) {
+	limit := c.cfg.Timing.GiveUp
+	if c.quorumDown() {
+		limit = min(limit, 3*c.cfg.Timing.Down)
+	}
+	if c.tick-c.contact < uint64(limit) {
 		return
 	}
 	var missing []Member
@@ -116,6 +130,22 @@ func (c *Core) lostContact(missing []Member) Stopped {
 // order is the place among all members.
 func (c *Core) order(m Member) int {
 	return slices.IndexFunc(c.st.Members, func(o Member) bool { return o.ID == m.ID })
+}
+
+// quorumDown says whether the links to so many voters are known to be broken that the others are no majority.
+func (c *Core) quorumDown() bool {
+	for _, voters := range [][]uint64{c.conf.GetVoters(), c.conf.GetVotersOutgoing()} {
+		down := 0
+		for _, id := range voters {
+			if p := c.peers[id]; p != nil && p.down > 0 && c.lost(p) {
+				down++
+			}
+		}
+		if down > 0 && 2*(len(voters)-down) <= len(voters) {
+			return true
+		}
+	}
+	return false
 }
 
 // quorumHeard is the latest tick up to which a majority of the voters, this leader included, has been heard.

@@ -273,13 +273,17 @@ func (c *Core) sendReady() {
 // beat tells every other member how far this one is.
 func (c *Core) beat() {
 	for _, m := range c.st.Members {
-		p := c.peers[m.ID]
-		if p == nil { // oneself
-			continue
-		}
-		have := c.isLeader() && p.hasReady && p.fence == c.st.Fence
-		c.send(&Message{Kind: wire.ControlBeat, To: m.ID, Fence: c.st.Fence, Index: c.log.applied, Have: have, Reason: c.leaving})
+		c.beatTo(m.ID)
 	}
+}
+
+func (c *Core) beatTo(id uint64) {
+	p := c.peers[id]
+	if p == nil { // oneself, or nobody
+		return
+	}
+	have := c.isLeader() && p.hasReady && p.fence == c.st.Fence
+	c.send(&Message{Kind: wire.ControlBeat, To: id, Fence: c.st.Fence, Index: c.log.applied, Have: have, Reason: c.leaving})
 }
 
 // Leave says that this member wants to go, and why. The run ends for everybody once the log says so.

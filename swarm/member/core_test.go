@@ -340,6 +340,26 @@ func TestLaggardGetsSnapshot(t *testing.T) {
 	}
 }
 
+// A member that doesn't know of the latest admissions could not be led by one of them: until it does, nobody new votes.
+func TestVotersAreKnownToAll(t *testing.T) {
+	s := newSim(t, 5)
+	s.open(1, nil)
+	s.admit(2)
+	s.hold = func(m *Message) bool { return m.To == 2 }
+	s.admit(3)
+	s.admit(4)
+	s.ticks(20)
+	if v := s.cores[1].Voters(); len(v) != 1 {
+		t.Fatalf("voters %v while member 2 has applied no admission but its own", v)
+	}
+	s.hold, s.held = nil, nil // what was held is lost
+	s.cores[1].Unreachable(2)
+	s.ticks(10)
+	if v := s.cores[1].Voters(); len(v) != 3 || len(s.cores[2].Members()) != 4 {
+		t.Errorf("voters %v, member 2 knows %d members", v, len(s.cores[2].Members()))
+	}
+}
+
 func TestBrokenSnapshots(t *testing.T) {
 	s := newSim(t, 2)
 	for name, b := range map[string][]byte{"garbage": {1, 2, 3}, "empty": {}} {

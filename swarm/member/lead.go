@@ -95,6 +95,7 @@ func (c *Core) answer(id uint64, admitted bool, why string) {
 		return
 	}
 	c.meet()
+	c.peers[id].index = c.log.applied // by the snapshot
 	b, err := proto.Marshal(c.takeSnapshot())
 	if err != nil {
 		panic(err)
@@ -231,12 +232,13 @@ func (c *Core) confChanges() (changes []*raftpb.ConfChangeSingle) {
 }
 
 // wantedVoters are three daemons, those that vote already first, the leader in front; or this leader alone. A daemon
-// counts once it is a learner that has caught up.
+// counts once it is a learner that has caught up, and once everybody has applied its admission: a member refuses streams
+// from strangers, so one that doesn't know its leader would never hear of it.
 func (c *Core) wantedVoters() []uint64 {
-	caughtUp := c.caughtUp()
+	caughtUp, introduced := c.caughtUp(), c.introduced()
 	var fit []uint64
 	for _, m := range c.st.Members {
-		if m.Offer.Kind == "daemon" && (caughtUp[m.ID] || slices.Contains(c.conf.GetVoters(), m.ID)) {
+		if m.Offer.Kind == "daemon" && (introduced && caughtUp[m.ID] || slices.Contains(c.conf.GetVoters(), m.ID)) {
 			fit = append(fit, m.ID)
 		}
 	}
@@ -266,6 +268,16 @@ func (c *Core) caughtUp() map[uint64]bool {
 		}
 	})
 	return up
+}
+
+// introduced says whether every member has applied the last admission.
+func (c *Core) introduced() bool {
+	for _, p := range c.peers {
+		if p.index < c.st.Joined {
+			return false
+		}
+	}
+	return true
 }
 
 // ready says whether everybody follows the log and it has the voters that it is to have.

@@ -224,6 +224,7 @@ func (c *Core) applyRecord(index uint64, r *record) {
 			c.farewell(index, r)
 		}
 		c.meet()
+		c.beatTo(c.Leader()) // it waits to hear that everybody knows
 		c.event(Waiting{Have: len(c.st.Members), Want: c.st.Peers})
 	case recordView:
 		c.event(Started{View: c.st.current(c.cfg.ID)})
@@ -283,6 +284,7 @@ func (c *Core) restore(s *raftpb.Snapshot) {
 	old := c.st
 	c.st = st
 	c.meet()
+	c.beatTo(c.Leader())
 	c.event(Waiting{Have: len(st.Members), Want: st.Peers})
 
 	fence := old.Fence

@@ -300,6 +300,12 @@ func (s *sim) check() {
 			}
 			last = e.Fence
 		}
+		c := s.cores[a]
+		if lead := c.Leader(); lead != 0 && lead != a && c.rn != nil && s.stopped(a) == "" {
+			if _, ok := c.st.find(lead); !ok { // it refuses a stranger's stream, and would be alone for ever
+				s.t.Fatalf("member %d follows %d, whose admission it has not applied", a, lead)
+			}
+		}
 		if r := s.stopped(a); strings.Contains(r, "broken") || strings.Contains(r, "missed") {
 			s.t.Fatalf("member %d: %s", a, r)
 		}

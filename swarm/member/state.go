@@ -27,6 +27,7 @@ type state struct {
 	Last    recordKind `cbor:"11,keyasint,omitempty"` // what began the current fence
 	Payload []byte     `cbor:"12,keyasint,omitempty"` // of the last Commit, Retry or Done
 	Stop    *stop      `cbor:"13,keyasint,omitempty"` // the run has ended with an error
+	Joined  uint64     `cbor:"14,keyasint,omitempty"` // log index of the last admission
 }
 
 // stop is why a run has ended early.
@@ -97,6 +98,7 @@ func (s *state) apply(index uint64, r *record) bool {
 			return false
 		}
 		s.Members = append(slices.Clip(s.Members), *r.Member)
+		s.Joined = index
 		return true
 	case recordLeave:
 		return s.leave(r.ID)
