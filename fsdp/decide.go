@@ -95,6 +95,19 @@ func DecodeOutcome(b []byte) (*Outcome, error) {
 	return &o, nil
 }
 
+// check says whether o can belong to a model of n tensors.
+func (o *Outcome) check(n int) error {
+	switch {
+	case o.Kind < EntryCommit || o.Kind > EntryDone:
+		return fmt.Errorf("fsdp: outcome in the log of unknown kind %d", o.Kind)
+	case o.Kind == EntryDone:
+		return nil
+	case len(o.Next) != n || o.Kind == EntryCommit && len(o.Used) != n:
+		return fmt.Errorf("fsdp: outcome in the log with %d and %d exponents, the model has %d tensors", len(o.Used), len(o.Next), n)
+	}
+	return nil
+}
+
 // Decider decides attempts. It holds only what every member knows, so any member can lead.
 type Decider struct {
 	Layout *Layout
@@ -133,8 +146,8 @@ func (d *Decider) Decide(prev []byte, readies [][]byte) (EntryKind, []byte, erro
 		if last, err = DecodeOutcome(prev); err != nil {
 			return 0, nil, err
 		}
-		if len(last.Next) != len(d.Layout.Tensors) {
-			return 0, nil, fmt.Errorf("fsdp: the log has %d exponents, the model %d tensors", len(last.Next), len(d.Layout.Tensors))
+		if err := last.check(len(d.Layout.Tensors)); err != nil {
+			return 0, nil, err
 		}
 	}
 	members := make([]ready, len(readies))

@@ -268,6 +268,9 @@ func (e *Engine) Run(ctx context.Context) (*Result, error) {
 
 // apply makes the outcome of an attempt this member's state.
 func (e *Engine) apply(o *Outcome) (done bool, err error) {
+	if err := o.check(len(e.layout.Tensors)); err != nil {
+		return false, err
+	}
 	if o.Step != e.step {
 		return false, fmt.Errorf("fsdp: the log ends step %d, this member is at step %d", o.Step, e.step)
 	}

@@ -211,7 +211,7 @@ func TestMemoryIsShared(t *testing.T) {
 	l := NewLayout(s.model, s.weights)
 	limit := 0
 	for i, u := range l.Units {
-		if i == 0 || i < 3 {
+		if i < 3 {
 			limit += 4 * u.Len
 		}
 	}
@@ -234,17 +234,23 @@ func TestMemoryIsShared(t *testing.T) {
 	}
 }
 
-func TestDecideRefuses(t *testing.T) {
-	s := base(t)
-	d := &Decider{Layout: NewLayout(s.model, []int64{1}), Hyper: s.hyper, BatchSize: func(int) int { return 16 }}
-	tensors, units := len(d.Layout.Tensors), len(d.Layout.Units)
-	good := func() ready {
-		r := ready{Samples: 16, Count: 16, Finite: true, Max: make([]int16, tensors), Squares: make([]u128, tensors)}
-		for range units {
-			r.Counts = append(r.Counts, 6)
-		}
-		return r
+// goodReady is what the only member of a run says after its first attempt.
+func goodReady(d *Decider) ready {
+	n := len(d.Layout.Tensors)
+	r := ready{Samples: 16, Count: 16, Finite: true, Max: make([]int16, n), Squares: make([]u128, n)}
+	for range d.Layout.Units {
+		r.Counts = append(r.Counts, 6)
 	}
+	return r
+}
+
+func testDecider(t testing.TB) *Decider {
+	s := base(t)
+	return &Decider{Layout: NewLayout(s.model, []int64{1}), Hyper: s.hyper, BatchSize: func(int) int { return 16 }}
+}
+
+func TestDecideRefuses(t *testing.T) {
+	d := testDecider(t)
 	for _, c := range []struct {
 		name   string
 		change func(*ready)
@@ -254,39 +260,79 @@ func TestDecideRefuses(t *testing.T) {
 		{"too few samples", func(r *ready) { r.Samples = 15 }},
 		{"another model", func(r *ready) { r.Max = r.Max[1:] }},
 	} {
-		r := good()
+		r := goodReady(d)
 		c.change(&r)
 		if o, err := d.decide(nil, []ready{r}); err == nil {
 			t.Errorf("%s: decided %+v", c.name, o)
 		}
 	}
-	if _, err := d.decide(nil, []ready{good()}); err != nil {
+	if _, err := d.decide(nil, []ready{goodReady(d)}); err != nil {
 		t.Error(err)
 	}
 }
 
 func FuzzDecide(f *testing.F) {
-	s := base(f)
-	d := &Decider{Layout: NewLayout(s.model, []int64{1}), Hyper: s.hyper, BatchSize: func(int) int { return 16 }}
-	b, err := cbor.Marshal(ready{Finite: true, Max: make([]int16, 3), Cover: [][]Node{{{Level: 1}}}})
-	if err != nil {
-		f.Fatal(err)
+	d := testDecider(f)
+	for _, cover := range [][][]Node{nil, {{{Level: 1}}}} {
+		r := goodReady(d)
+		r.Cover = cover
+		said, err := cbor.Marshal(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add([]byte(nil), said)
+		if _, prev, err := d.Decide(nil, [][]byte{said}); err == nil {
+			f.Add(prev, said)
+		}
 	}
-	f.Add(b, b)
 	f.Fuzz(func(t *testing.T, prev, said []byte) {
-		d.Decide(nil, [][]byte{said})
-		d.Decide(prev, [][]byte{said, said})
+		if len(prev) == 0 {
+			prev = nil
+		}
+		kind, b, err := d.Decide(prev, [][]byte{said})
+		if err != nil {
+			return
+		}
+		o, err := DecodeOutcome(b)
+		if err == nil {
+			err = o.check(len(d.Layout.Tensors))
+		}
+		if err != nil || o.Kind != kind {
+			t.Fatalf("decided kind %d, which reads as %+v, %v", kind, o, err)
+		}
 	})
 }
 
-func TestSinkRefuses(t *testing.T) {
+func testEngine(t *testing.T) *Engine {
+	t.Helper()
 	s := base(t)
-	mesh := NewLocalMesh(1, nil)
-	e, err := NewEngine(Config{Model: s.model, Device: ref.New(), Comm: mesh.Comm(0), Hyper: s.hyper, Weights: []int64{1},
+	e, err := NewEngine(Config{Model: s.model, Device: ref.New(), Comm: NewLocalMesh(1, nil).Comm(0), Hyper: s.hyper, Weights: []int64{1},
 		Strategy: FSDP, Recompute: RecomputeAuto, Train: s.train, Order: func(int) []int { return []int{0} }})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return e
+}
+
+// An outcome that belongs to no such model is an error on every member, not a panic.
+func TestApplyRefuses(t *testing.T) {
+	e := testEngine(t)
+	all := make([]int16, len(e.layout.Tensors))
+	for name, o := range map[string]*Outcome{
+		"no kind":         {},
+		"unknown kind":    {Kind: EntryDone + 1},
+		"short exponents": {Kind: EntryCommit, Used: all[1:], Next: all},
+		"short next":      {Kind: EntryRetry, Next: all[1:]},
+		"another step":    {Kind: EntryRetry, Next: all, Step: 1},
+	} {
+		if done, err := e.apply(o); done || err == nil {
+			t.Errorf("%s: applied", name)
+		}
+	}
+}
+
+func TestSinkRefuses(t *testing.T) {
+	e := testEngine(t)
 	e.expect(1)
 	for _, c := range []struct {
 		unit, source, offset, n int
