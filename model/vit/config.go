@@ -3,6 +3,8 @@ package vit
 import (
 	"fmt"
 	"math"
+
+	"shoal/model/internal/nn"
 )
 
 // Config is the shape of a vision transformer. Every field must be given.
@@ -16,9 +18,6 @@ type Config struct {
 	Classes  int // outputs; at most 2^24
 }
 
-// mlpRatio is the width of a block's hidden layer over Dim.
-const mlpRatio = 4
-
 // maxElements caps the parameters of a unit and the floats that one sample needs at any place, so that no count
 // overflows an index and a unit fits into a frame's offsets.
 const maxElements = math.MaxInt32
@@ -26,7 +25,7 @@ const maxElements = math.MaxInt32
 func (c Config) grid() int   { return c.Image / c.Patch }
 func (c Config) tokens() int { return c.grid() * c.grid() }            // T
 func (c Config) patch() int  { return c.Channels * c.Patch * c.Patch } // P
-func (c Config) hidden() int { return mlpRatio * c.Dim }
+func (c Config) hidden() int { return nn.HiddenRatio * c.Dim }
 
 // validate names the first key whose value does not work and says what is allowed.
 func (c Config) validate() error {
@@ -68,7 +67,7 @@ func (c Config) checkSize() error {
 	if n := dim * (12*dim + 13); n > maxElements {
 		return fmt.Errorf("vit: dim is %d: a block would have %d parameters, must be at most %d", c.Dim, n, maxElements)
 	}
-	if n := tok * dim * mlpRatio; n > maxElements {
+	if n := tok * dim * nn.HiddenRatio; n > maxElements {
 		return fmt.Errorf("vit: dim and image/patch give %d activations in a block for one sample: must be at most %d", n, maxElements)
 	}
 	return nil

@@ -3,23 +3,8 @@ package vit
 import (
 	"shoal/kernel"
 	"shoal/model"
+	"shoal/model/internal/nn"
 )
-
-// linear: y (rows, out) = x (rows, in) * w (out, in)^T + b (out).
-func linear(c *model.Ctx, y, x, w, b kernel.Buffer, rows, out, in int) {
-	c.MatMul(kernel.NT, y, x, w, rows, out, in, false)
-	c.AddRows(y, y, b, rows, out, 1)
-}
-
-// linearBackward writes dw (out, in) and db (out), and dx (rows, in) unless it is the zero Buffer. dx may be x, since x
-// is read before.
-func linearBackward(c *model.Ctx, dx, dw, db, dy, x, w kernel.Buffer, rows, out, in int) {
-	c.MatMul(kernel.TN, dw, dy, x, out, in, rows, false)
-	c.SumRows(db, dy, rows, out, 1)
-	if !dx.None() {
-		c.MatMul(kernel.NN, dx, dy, w, rows, in, out, false)
-	}
-}
 
 // embed turns patches (B, T, P) into tokens (B, T, C): a linear layer, then the position is added.
 // Parameters: patch_embed.weight, patch_embed.bias, pos_embed.
@@ -27,17 +12,19 @@ type embed struct{ Config }
 
 const embedParams = 3
 
+func (l embed) patches() nn.Linear { return nn.Linear{In: l.patch(), Out: l.Dim} }
+
 func (l embed) Forward(c *model.Ctx, p []kernel.Buffer, _ kernel.Buffer) kernel.Buffer {
 	rows := c.N * l.tokens()
 	y := c.Out(rows * l.Dim)
-	linear(c, y, c.Input, p[0], p[1], rows, l.Dim, l.patch())
+	l.patches().Forward(c, y, c.Input, p[0], p[1], rows)
 	c.AddRows(y, y, p[2], rows, l.Dim, l.tokens())
 	return y
 }
 
 func (l embed) Backward(c *model.Ctx, p, dp []kernel.Buffer, _, dy kernel.Buffer) kernel.Buffer {
 	rows := c.N * l.tokens()
-	linearBackward(c, kernel.Buffer{}, dp[0], dp[1], dy, c.Input, p[0], rows, l.Dim, l.patch())
+	l.patches().Backward(c, kernel.Buffer{}, dp[0], dp[1], dy, c.Input, p[0], rows)
 	c.SumRows(dp[2], dy, rows, l.Dim, l.tokens())
 	return kernel.Buffer{}
 }
@@ -54,6 +41,8 @@ const (
 	headDlogits        // (B, Classes)
 )
 
+func (l head) classifier() nn.Linear { return nn.Linear{In: l.Dim, Out: l.Classes} }
+
 func (l head) Forward(c *model.Ctx, p []kernel.Buffer, x kernel.Buffer) kernel.Buffer {
 	t := l.tokens()
 	rows := c.N * t
@@ -63,7 +52,7 @@ func (l head) Forward(c *model.Ctx, p []kernel.Buffer, x kernel.Buffer) kernel.B
 	normed := c.Temp(rows * l.Dim)
 	c.LayerNorm(normed, mean, rstd, x, p[0], p[1], rows, l.Dim)
 	c.MeanRows(pooled, normed, c.N, t, l.Dim)
-	linear(c, logits, pooled, p[2], p[3], c.N, l.Classes, l.Dim)
+	l.classifier().Forward(c, logits, pooled, p[2], p[3], c.N)
 	c.Predict(logits, c.N, l.Classes)
 
 	loss := c.Out(c.N)
@@ -75,7 +64,7 @@ func (l head) Backward(c *model.Ctx, p, dp []kernel.Buffer, x, _ kernel.Buffer) 
 	t := l.tokens()
 	rows := c.N * t
 	dpooled := c.Temp(c.N * l.Dim)
-	linearBackward(c, dpooled, dp[2], dp[3], c.Kept(headDlogits), c.Kept(headPooled), p[2], c.N, l.Classes, l.Dim)
+	l.classifier().Backward(c, dpooled, dp[2], dp[3], c.Kept(headDlogits), c.Kept(headPooled), p[2], c.N)
 
 	dx := c.Out(rows * l.Dim)
 	c.MeanRowsBackward(dx, dpooled, c.N, t, l.Dim)
