@@ -48,7 +48,10 @@ func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := engine.Run(ctx)
+	training, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(m.node.Context(), cancel)()
+	res, err := engine.Run(training)
 	if err != nil {
 		return nil, m.cause(ctx, err)
 	}
@@ -155,7 +158,7 @@ func (m *member) cores() int {
 
 // decide is the leader's part of the training, as the log wants it.
 func (m *member) decide() func(prev []byte, readies [][]byte) swarm.Decision {
-	d := &fsdp.Decider{Layout: fsdp.NewLayout(m.task.model, []int64{1}), Hyper: m.task.hyper(),
+	d := &fsdp.Decider{Layout: fsdp.NewLayout(m.task.model, []int64{1}, nil), Hyper: m.task.hyper(),
 		BatchSize: func(step int) int { return len(m.task.order(step)) }}
 	return func(prev []byte, readies [][]byte) swarm.Decision {
 		kind, payload, err := d.Decide(prev, readies)

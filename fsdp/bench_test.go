@@ -29,7 +29,7 @@ func BenchmarkStep(b *testing.B) {
 		_, list := data.Batch(1, 60000, 64, step)
 		return list
 	}
-	d := &Decider{Layout: NewLayout(m, []int64{1}), Hyper: h, BatchSize: func(int) int { return 64 }}
+	d := &Decider{Layout: NewLayout(m, []int64{1}, nil), Hyper: h, BatchSize: func(int) int { return 64 }}
 	e, err := NewEngine(Config{Model: m, Device: dev, Comm: NewLocalMesh(1, d.Decide).Comm(0), Hyper: h, Weights: []int64{1},
 		Strategy: FSDP, Recompute: RecomputeNever, Train: digits, Order: order})
 	if err != nil {

@@ -25,9 +25,21 @@ type Dataset interface {
 type Strategy string
 
 const (
-	FSDP Strategy = "fsdp" // parameters, gradients and optimizer state (ZeRO-3)
-	DDP  Strategy = "ddp"  // nothing
+	FSDP  Strategy = "fsdp"  // parameters, gradients and optimizer state (ZeRO-3)
+	Zero2 Strategy = "zero2" // gradients and optimizer state; parameters are whole, in the form in which they travel
+	Zero1 Strategy = "zero1" // optimizer state
+	DDP   Strategy = "ddp"   // nothing
 )
+
+// shards says what a strategy shards among members. The float32 master copy of the parameters goes with the state.
+type shards struct{ params, gradients, state bool }
+
+var strategies = map[Strategy]shards{
+	FSDP:  {params: true, gradients: true, state: true},
+	Zero2: {gradients: true, state: true},
+	Zero1: {state: true},
+	DDP:   {},
+}
 
 // Recompute says what a stage keeps for its backward pass. The bits are the same.
 type Recompute string
@@ -46,7 +58,8 @@ type Config struct {
 	Comm    Comm
 	Fence   uint64 // of the first attempt
 	Hyper   Hyper
-	Weights []int64 // per rank: share of the parameters and of the work
+	Weights []int64                // per rank: share of the parameters and of the work
+	Frozen  func(name string) bool // parameters that never change; nil means none
 
 	Strategy         Strategy
 	KeepGathered     bool // keep units from forward to backward (reshard: false)
@@ -87,6 +100,7 @@ type Result struct {
 // Engine is one member's state. It belongs to the goroutine that calls Run; only the Sink is called by others.
 type Engine struct {
 	cfg     Config
+	shards  shards
 	dev     kernel.Device
 	layout  *Layout
 	decider *Decider
@@ -116,16 +130,29 @@ type Engine struct {
 // unit is one unit's state on this member.
 type unit struct {
 	UnitLayout
-	lo, hi int // what is stored here
-	p      kernel.Buffer
-	m, v   kernel.Buffer
+	lo, hi   int           // trained elements whose state is stored here
+	flo, fhi int           // frozen elements that are stored here
+	p        kernel.Buffer // [lo, hi), then [flo, fhi)
+	m, v     kernel.Buffer // [lo, hi)
+
+	whole kernel.Buffer // without sharded parameters: all of them, in the form in which they travel
+	fresh bool          // whole is up to date
 
 	mu      sync.Mutex
-	acc     []int32 // [lo, hi) of the summed gradient
+	accLo   int
+	acc     []int32 // the summed gradient from element accLo on
 	counted int     // microbatches in the own interval of acc
 
 	full kernel.Buffer // the whole unit, F32, while it is gathered
-	work kernel.Buffer // I32: the own microbatches' gradient of the whole unit, in the backward pass
+	work kernel.Buffer // I32: the own microbatches' gradient of the trained elements, in the backward pass
+}
+
+// stored is the place in p of an element of the unit that is stored here.
+func (u *unit) stored(off int) int {
+	if off < u.Trained {
+		return off - u.lo
+	}
+	return u.hi - u.lo + off - u.flo
 }
 
 // NewEngine checks cfg and makes the own shard's initial state.
@@ -134,9 +161,12 @@ func NewEngine(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		cfg: cfg, dev: cfg.Device, layout: NewLayout(cfg.Model, cfg.Weights), rank: cfg.Comm.Rank(),
+		cfg: cfg, dev: cfg.Device, layout: NewLayout(cfg.Model, cfg.Weights, cfg.Frozen), rank: cfg.Comm.Rank(),
 		stages: cfg.Model.Stages(), fence: cfg.Fence, clock: time.Now(), spare: byteList{},
 		res: &Result{StepHashes: map[int]string{}, Rank: cfg.Comm.Rank()},
+	}
+	if len(cfg.Weights) > 1 {
+		e.shards = strategies[cfg.Strategy]
 	}
 	e.decider = &Decider{Layout: e.layout, Hyper: cfg.Hyper, BatchSize: func(s int) int { return len(cfg.Order(s)) }}
 	_, _, _, _, e.exps = e.decider.next(nil)
@@ -172,8 +202,8 @@ func (c *Config) validate() error {
 			return fmt.Errorf("fsdp: weight %d of rank %d: want 1 to 2^40", w, r)
 		}
 	}
-	if c.Strategy != FSDP && c.Strategy != DDP {
-		return fmt.Errorf("fsdp: strategy %q: want fsdp or ddp", c.Strategy)
+	if _, ok := strategies[c.Strategy]; !ok {
+		return fmt.Errorf("fsdp: strategy %q: want fsdp, zero2, zero1 or ddp", c.Strategy)
 	}
 	if c.Recompute != RecomputeAuto && c.Recompute != RecomputeAlways && c.Recompute != RecomputeNever {
 		return fmt.Errorf("fsdp: recompute %q: want auto, always or never", c.Recompute)
@@ -193,32 +223,39 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// sharded says whether members hold only their own part of the parameters.
-func (e *Engine) sharded() bool { return e.cfg.Strategy == FSDP && len(e.cfg.Weights) > 1 }
-
 // newUnit allocates and initialises what this member stores of u.
 func (e *Engine) newUnit(u *UnitLayout) *unit {
-	x := &unit{UnitLayout: *u, lo: 0, hi: u.Len}
-	if e.sharded() {
+	x := &unit{UnitLayout: *u, hi: u.Trained, flo: u.Trained, fhi: u.Len}
+	if e.shards.state {
 		x.lo, x.hi = u.Cuts[e.rank], u.Cuts[e.rank+1]
+		x.flo, x.fhi = u.FrozenCuts[e.rank], u.FrozenCuts[e.rank+1]
 	}
 	n := x.hi - x.lo
-	x.p = e.dev.Alloc(kernel.Parameters, kernel.F32, n)
+	x.p = e.dev.Alloc(kernel.Parameters, kernel.F32, n+x.fhi-x.flo)
 	x.m = e.dev.Alloc(kernel.Optimizer, kernel.F32, n)
 	x.v = e.dev.Alloc(kernel.Optimizer, kernel.F32, n)
 	e.dev.Zero(x.m)
 	e.dev.Zero(x.v)
-	x.acc = make([]int32, n)
-	e.dev.Meter().Add(kernel.Gradients, int64(4*n))
-	chunk := make([]float32, min(n, 1<<16))
-	x.within(x.lo, x.hi, func(s Span, off, n int) {
+	accHi := u.Trained
+	if e.shards.gradients {
+		x.accLo, accHi = x.lo, x.hi
+	}
+	x.acc = make([]int32, accHi-x.accLo)
+	e.dev.Meter().Add(kernel.Gradients, int64(4*len(x.acc)))
+	if e.shards.state && !e.shards.params {
+		x.whole = e.dev.Alloc(kernel.Parameters, e.cfg.ParamType, u.Len)
+	}
+	chunk := make([]float32, min(x.p.Len, 1<<16))
+	initial := func(s Span, off, n int) {
 		key := ref.Hash64(e.cfg.Hyper.Seed, s.Param.Name)
 		for done := 0; done < n; done += len(chunk) {
 			c := chunk[:min(len(chunk), n-done)]
 			fill(s.Param.Init, key, off-s.Off+done, c)
-			e.dev.Upload(x.p.Slice(off-x.lo+done, len(c)), kernel.Bytes(c))
+			e.dev.Upload(x.p.Slice(x.stored(off+done), len(c)), kernel.Bytes(c))
 		}
-	})
+	}
+	x.within(x.lo, x.hi, initial)
+	x.within(x.flo, x.fhi, initial)
 	return x
 }
 
@@ -238,7 +275,8 @@ func fill(init model.Init, key uint64, first int, dst []float32) {
 	}
 }
 
-// Run trains to the end. It returns when the run is done, ctx is cancelled or something failed.
+// Run trains to the end. It returns when the run is done, ctx is cancelled or something failed. ctx must be cancelled
+// when the mesh ends the run: a wait for gradients that will never come has no other end.
 func (e *Engine) Run(ctx context.Context) (*Result, error) {
 	start := time.Now()
 	for {

@@ -46,6 +46,7 @@ type setup struct {
 	order     func(step int) []int
 	device    func(t testing.TB) kernel.Device
 	progress  func(*Outcome) // rank 0's
+	frozen    func(name string) bool
 }
 
 func fast(t testing.TB) kernel.Device {
@@ -82,7 +83,7 @@ func (s setup) run(t testing.TB) ([]*Result, []kernel.Device, error) {
 			return list
 		}
 	}
-	d := &Decider{Layout: NewLayout(s.model, []int64{1}), Hyper: s.hyper, BatchSize: func(i int) int { return len(order(i)) }}
+	d := &Decider{Layout: NewLayout(s.model, []int64{1}, s.frozen), Hyper: s.hyper, BatchSize: func(i int) int { return len(order(i)) }}
 	mesh := NewLocalMesh(len(s.weights), d.Decide)
 	results := make([]*Result, len(s.weights))
 	devices := make([]kernel.Device, len(s.weights))
@@ -93,7 +94,7 @@ func (s setup) run(t testing.TB) ([]*Result, []kernel.Device, error) {
 		wg.Go(func() {
 			cfg := Config{Model: s.model, Device: devices[r], Comm: mesh.Comm(r), Hyper: s.hyper, Weights: s.weights,
 				Strategy: s.strategy, KeepGathered: s.keep, Recompute: s.recompute, ParamType: s.params,
-				Train: s.train, Eval: s.eval, Order: order,
+				Train: s.train, Eval: s.eval, Order: order, Frozen: s.frozen,
 				Stats: func(*Result) []byte { return []byte{byte(r)} }}
 			if r == 0 {
 				cfg.Progress = s.progress
@@ -177,6 +178,8 @@ func TestOneRunOneHash(t *testing.T) {
 		{"more peers than microbatches", func(s *setup) { s.weights = []int64{1, 1, 1, 1, 1, 1, 1, 1} }},
 		{"ddp, 1 peer", func(s *setup) { s.strategy = DDP }},
 		{"ddp, 3 peers", func(s *setup) { s.strategy = DDP; s.weights = []int64{1, 1, 1} }},
+		{"zero1", func(s *setup) { s.strategy = Zero1; s.weights = []int64{1, 1, 1} }},
+		{"zero2", func(s *setup) { s.strategy = Zero2; s.weights = []int64{5, 1, 1} }},
 		{"reshard false", func(s *setup) { s.keep = true; s.weights = []int64{1, 1} }},
 		{"recompute", func(s *setup) { s.recompute = RecomputeAlways; s.weights = []int64{1, 1} }},
 		{"recompute auto", func(s *setup) { s.recompute = RecomputeAuto }},

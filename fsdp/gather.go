@@ -49,25 +49,29 @@ func (e *Engine) post(ctx context.Context, plan walk) {
 	}
 	g := &gathering{unit: plan.gathers[e.nextUnit], wait: func() error { return nil }}
 	e.nextUnit++
-	if e.sharded() {
+	if e.shards.state && !e.units[g.unit].fresh {
 		e.gatherShards(ctx, g)
 	}
 	e.inflight = g
 }
 
-// gatherShards starts the all-gather of a unit's parameters into a staging area.
+// gatherShards starts the all-gather of a unit's parameters into a staging area: rank by rank, each one's trained
+// elements and then its frozen ones.
 func (e *Engine) gatherShards(ctx context.Context, g *gathering) {
 	u := e.units[g.unit]
 	width := e.cfg.ParamType.Size()
 	g.staging = e.spare.take(u.Len * width)
 	e.dev.Meter().Add(kernel.Gathered, int64(len(g.staging)))
 	parts := make([][]byte, len(u.Cuts)-1)
+	at := 0
 	for r := range parts {
-		parts[r] = g.staging[u.Cuts[r]*width : u.Cuts[r+1]*width]
+		n := u.Owned(r) * width
+		parts[r] = g.staging[at : at+n]
+		at += n
 	}
 	mine := parts[e.rank]
 	if e.cfg.ParamType == kernel.BF16 {
-		t := e.dev.Alloc(kernel.Gathered, kernel.BF16, u.hi-u.lo)
+		t := e.dev.Alloc(kernel.Gathered, kernel.BF16, u.p.Len)
 		e.dev.ToBF16(t, u.p)
 		e.dev.Download(mine, t)
 		e.dev.Free(t)
@@ -81,25 +85,45 @@ func (e *Engine) gatherShards(ctx context.Context, g *gathering) {
 	e.giving = append(e.giving, lent{g.staging, kernel.Gathered, given})
 }
 
-// widen turns what travelled into the float32 that the stages see. With nothing staged, the stored copy is rounded the
-// same way.
+// widen turns what travelled into the float32 that the stages see. Where nothing had to travel, what is stored is
+// rounded the same way.
 func (e *Engine) widen(u *unit, g *gathering) {
+	t := u.whole
+	if t.None() {
+		t = e.dev.Alloc(kernel.Gathered, e.cfg.ParamType, u.Len)
+		defer e.dev.Free(t)
+	}
 	bf16 := e.cfg.ParamType == kernel.BF16
 	switch {
-	case g.staging != nil && bf16:
-		t := e.dev.Alloc(kernel.Gathered, kernel.BF16, u.Len)
-		e.dev.Upload(t, g.staging)
-		e.dev.FromBF16(u.full, t)
-		e.dev.Free(t)
 	case g.staging != nil:
-		e.dev.Upload(u.full, g.staging)
+		e.unstage(t, u, g.staging)
+		u.fresh = !u.whole.None()
+	case u.fresh:
 	case bf16:
-		t := e.dev.Alloc(kernel.Gathered, kernel.BF16, u.Len)
 		e.dev.ToBF16(t, u.p)
-		e.dev.FromBF16(u.full, t)
-		e.dev.Free(t)
 	default:
-		e.dev.Copy(u.full, u.p)
+		e.dev.Copy(t, u.p)
+	}
+	if bf16 {
+		e.dev.FromBF16(u.full, t)
+	} else {
+		e.dev.Copy(u.full, t)
+	}
+}
+
+// unstage brings what was gathered rank by rank into the order of the unit.
+func (e *Engine) unstage(t kernel.Buffer, u *unit, staging []byte) {
+	if u.Trained == u.Len {
+		e.dev.Upload(t, staging)
+		return
+	}
+	at, width := 0, e.cfg.ParamType.Size()
+	for r := range len(u.Cuts) - 1 {
+		for _, cuts := range [][]int{u.Cuts, u.FrozenCuts} {
+			n := cuts[r+1] - cuts[r]
+			e.dev.Upload(t.Slice(cuts[r], n), staging[at:at+n*width])
+			at += n * width
+		}
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 )
 
 // The state hash is a Merkle tree over the float32 master parameters, so that each owner hashes its own part and nobody
-// needs the whole model. Per unit: leaf = SHA-256(0x00 || up to 256 elements, little-endian), inner = SHA-256(0x01 ||
-// left || right), the odd last node of a level is carried up unchanged. The state hash is SHA-256(0x02 || the units'
-// roots in order).
+// needs the whole model. Per unit, and apart for its trained and its frozen elements: leaf = SHA-256(0x00 || up to 256 elements, little-endian), inner = SHA-256(0x01 ||
+// left || right), the odd last node of a level is carried up unchanged. The state hash is SHA-256(0x02 || the roots in
+// order).
 
 // Node is one hash in a unit's tree. Level 0 are the leaves.
 type Node struct {
@@ -66,25 +66,26 @@ func subtree(at, level, n int, data []byte) [sha256.Size]byte {
 	return hashInner(l, subtree(at+half, level-1, n, data))
 }
 
-// stateHash joins the covers of all owners: covers[i][u] are owner i's nodes of unit u.
+// stateHash joins the covers of all owners: covers[i][v] are owner i's nodes of vector v.
 func stateHash(l *Layout, covers [][][]Node) (string, error) {
 	h := sha256.New()
 	h.Write([]byte{2})
-	for u := range l.Units {
+	vectors := l.vectors()
+	for v, vec := range vectors {
 		type key struct {
 			level uint8
 			index uint32
 		}
 		have := map[key][sha256.Size]byte{}
 		for _, c := range covers {
-			if len(c) != len(l.Units) {
-				return "", fmt.Errorf("fsdp: a state hash came with %d units, want %d", len(c), len(l.Units))
+			if len(c) != len(vectors) {
+				return "", fmt.Errorf("fsdp: a state hash came with %d parts, want %d", len(c), len(vectors))
 			}
-			for _, n := range c[u] {
+			for _, n := range c[v] {
 				have[key{n.Level, n.Index}] = n.Hash
 			}
 		}
-		n := leaves(l.Units[u].Len)
+		n := leaves(vec.n)
 		if n == 0 {
 			empty := sha256.Sum256(nil)
 			h.Write(empty[:])
@@ -96,7 +97,7 @@ func stateHash(l *Layout, covers [][][]Node) (string, error) {
 				return x, nil
 			}
 			if level == 0 {
-				return [sha256.Size]byte{}, fmt.Errorf("fsdp: nobody hashed leaf %d of unit %s", index, l.Units[u].Name)
+				return [sha256.Size]byte{}, fmt.Errorf("fsdp: nobody hashed leaf %d of unit %s", index, l.Units[vec.unit].Name)
 			}
 			left, err := root(level-1, 2*index)
 			if err != nil || (2*index+1)<<(level-1) >= n {

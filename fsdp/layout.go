@@ -18,12 +18,20 @@ type Layout struct {
 	stages  [][]int  // per stage: tensor ids
 }
 
-// UnitLayout is the flat vector of one unit: its tensors one after another, cut into one interval per rank.
+// UnitLayout is the flat vector of one unit: its tensors one after another, the frozen ones last. Both parts are cut into
+// one interval per rank.
 type UnitLayout struct {
-	Name  string
-	Len   int    // elements
-	Spans []Span // one per tensor, ascending, without gaps
-	Cuts  []int  // rank r owns [Cuts[r], Cuts[r+1])
+	Name       string
+	Len        int    // elements
+	Trained    int    // elements before the frozen ones
+	Spans      []Span // one per tensor, ascending, without gaps
+	Cuts       []int  // rank r owns [Cuts[r], Cuts[r+1]) of the trained elements ...
+	FrozenCuts []int  // ... and [FrozenCuts[r], FrozenCuts[r+1]) of the frozen ones
+}
+
+// Owned is the number of elements that rank owns.
+func (u *UnitLayout) Owned(rank int) int {
+	return u.Cuts[rank+1] - u.Cuts[rank] + u.FrozenCuts[rank+1] - u.FrozenCuts[rank]
 }
 
 // Span is where a tensor lies in its unit.
@@ -31,21 +39,35 @@ type Span struct {
 	Tensor int // index into Layout.Tensors
 	Off, N int
 	Param  model.Param
+	Frozen bool
 }
 
-// NewLayout lays out m for owners of the given memory weights.
-func NewLayout(m model.Model, weights []int64) *Layout {
+// NewLayout lays out m for owners of the given memory weights. frozen says which parameters, by name, never change; nil
+// means none.
+func NewLayout(m model.Model, weights []int64, frozen func(name string) bool) *Layout {
 	l := &Layout{}
 	ids := map[string]int{}
 	for _, u := range m.Units() {
 		ul := UnitLayout{Name: u.Name}
-		for _, p := range u.Params {
-			ids[p.Name] = len(l.Tensors)
-			ul.Spans = append(ul.Spans, Span{Tensor: len(l.Tensors), Off: ul.Len, N: p.Len(), Param: p})
-			l.Tensors = append(l.Tensors, p.Name)
-			ul.Len += p.Len()
+		for _, part := range []bool{false, true} {
+			for _, p := range u.Params {
+				if (frozen != nil && frozen(p.Name)) != part {
+					continue
+				}
+				ids[p.Name] = len(l.Tensors)
+				ul.Spans = append(ul.Spans, Span{Tensor: len(l.Tensors), Off: ul.Len, N: p.Len(), Param: p, Frozen: part})
+				l.Tensors = append(l.Tensors, p.Name)
+				ul.Len += p.Len()
+			}
+			if !part {
+				ul.Trained = ul.Len
+			}
 		}
-		ul.Cuts = cut(ul.Len, weights)
+		ul.Cuts = cut(ul.Trained, weights)
+		ul.FrozenCuts = cut(ul.Len-ul.Trained, weights)
+		for r := range ul.FrozenCuts {
+			ul.FrozenCuts[r] += ul.Trained
+		}
 		l.Units = append(l.Units, ul)
 	}
 	uses := make([]int, len(l.Tensors))
@@ -73,10 +95,32 @@ func (l *Layout) Parameters() int {
 // Owned is the number of elements that rank owns.
 func (l *Layout) Owned(rank int) int {
 	n := 0
-	for _, u := range l.Units {
-		n += u.Cuts[rank+1] - u.Cuts[rank]
+	for i := range l.Units {
+		n += l.Units[i].Owned(rank)
 	}
 	return n
+}
+
+// vector is the trained or the frozen part of a unit: what the state hash has a tree for.
+type vector struct {
+	unit   int
+	off, n int // in the unit
+	cuts   []int
+}
+
+// vectors lists the parts of all units, without empty ones but for a unit that has nothing at all.
+func (l *Layout) vectors() []vector {
+	var list []vector
+	for i := range l.Units {
+		u := &l.Units[i]
+		if u.Trained > 0 || u.Len == 0 {
+			list = append(list, vector{i, 0, u.Trained, u.Cuts})
+		}
+		if u.Trained < u.Len {
+			list = append(list, vector{i, u.Trained, u.Len - u.Trained, u.FrozenCuts})
+		}
+	}
+	return list
 }
 
 // span finds the tensor in the unit.

@@ -2,6 +2,7 @@ package fsdp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -65,35 +66,54 @@ func (e *Engine) expect(m int) {
 // travels.
 func (e *Engine) giveBack(ctx context.Context, unit, n int) error {
 	u := e.units[unit]
-	data := e.spare.take(4 * u.Len)
-	e.dev.Meter().Add(kernel.GradientWork, int64(len(data)))
-	err := e.dev.Download(data, u.work)
-	e.dev.Free(u.work)
+	work := u.work
 	u.work = kernel.Buffer{}
+	defer e.dev.Free(work)
+	if n == 0 || u.Trained == 0 {
+		return nil
+	}
+	parts, data, err := e.summands(u, work)
 	if err != nil {
 		return err
 	}
-	if n > 0 {
-		parts := make([][]byte, len(u.Cuts)-1)
-		for r := range parts {
-			parts[r] = data[4*u.Cuts[r] : 4*u.Cuts[r+1]]
+	start := e.now()
+	wait := e.traced(TraceReduce, unit, start, e.cfg.Comm.ReduceScatter(ctx, unit, parts, n))
+	e.sending = append(e.sending, lent{data, kernel.GradientWork, wait})
+	if own := parts[e.rank]; len(own) > 0 {
+		if err := e.Add(unit, e.rank, 0, own); err != nil {
+			return err
 		}
-		start := e.now()
-		wait := e.traced(TraceReduce, unit, start, e.cfg.Comm.ReduceScatter(ctx, unit, parts, n))
-		e.sending = append(e.sending, lent{data, kernel.GradientWork, wait})
-		if own := parts[e.rank]; len(own) > 0 {
-			if err := e.Add(unit, e.rank, 0, own); err != nil {
-				return err
-			}
-			if err := e.Done(unit, e.rank, n); err != nil {
-				return err
-			}
+		if err := e.Done(unit, e.rank, n); err != nil {
+			return err
 		}
-	} else {
-		e.dev.Meter().Add(kernel.GradientWork, -int64(len(data)))
-		e.spare.give(data)
 	}
 	return e.returned(&e.sending, maxSending)
+}
+
+// summands brings the own microbatches' gradient of a unit to the host, by owner. What members keep whole gradients for is
+// this: those parts that others own stay in acc. data is what else was taken from the spare memory.
+func (e *Engine) summands(u *unit, work kernel.Buffer) (parts [][]byte, data []byte, err error) {
+	whole := !e.shards.gradients && len(u.Cuts) > 2
+	n := u.Trained
+	if whole {
+		n = u.Cuts[e.rank+1] - u.Cuts[e.rank]
+	}
+	data = e.spare.take(4 * n)
+	e.dev.Meter().Add(kernel.GradientWork, int64(len(data)))
+	parts = make([][]byte, len(u.Cuts)-1)
+	for r := range parts {
+		lo, hi := u.Cuts[r], u.Cuts[r+1]
+		switch {
+		case !whole:
+			parts[r] = data[4*lo : 4*hi]
+		case r == e.rank:
+			parts[r] = data
+		default:
+			parts[r] = kernel.Bytes(u.acc[lo:hi])
+		}
+		err = errors.Join(err, e.dev.Download(parts[r], work.Slice(lo, hi-lo)))
+	}
+	return parts, data, err
 }
 
 // Add implements Sink.
@@ -107,7 +127,7 @@ func (e *Engine) Add(unit, source, offset int, data []byte) error {
 	if offset < 0 || offset+n > hi-lo {
 		return fmt.Errorf("fsdp: gradient of unit %s from rank %d: elements %d to %d of %d", u.Name, source, offset, offset+n, hi-lo)
 	}
-	at := lo - u.lo + offset
+	at := lo - u.accLo + offset
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	addInto(u.acc[at:at+n], data)
@@ -146,7 +166,7 @@ func (e *Engine) reduced(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if e.cfg.Strategy != DDP {
+	if e.shards.state || len(e.cfg.Weights) == 1 {
 		return nil
 	}
 	var waits, givens []func() error

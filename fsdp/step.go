@@ -3,6 +3,7 @@ package fsdp
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -222,25 +223,33 @@ func (e *Engine) correct(c *model.Ctx) int64 {
 func (e *Engine) backward(stage int, w *work) {
 	u := e.units[e.stages[stage].Unit]
 	if u.work.None() {
-		u.work = e.dev.Alloc(kernel.GradientWork, kernel.I32, u.Len)
+		u.work = e.dev.Alloc(kernel.GradientWork, kernel.I32, u.Trained)
 		e.dev.Zero(u.work)
 	}
 	p, ids := e.tensors(stage), e.layout.stages[stage]
 	size := 0
 	for _, t := range ids {
-		size += u.span(t).N
+		if s := u.span(t); !s.Frozen {
+			size += s.N
+		}
 	}
 	grad := e.dev.Alloc(kernel.GradientWork, kernel.F32, size)
 	maxima := e.dev.Alloc(kernel.GradientWork, kernel.F32, len(ids)*len(w.batches))
-	dp := make([]kernel.Buffer, len(ids))
+	e.dev.Zero(maxima)
+	dp := make([]kernel.Buffer, len(ids)) // zero Buffers for frozen tensors
 	at := 0
 	for i, t := range ids {
-		dp[i] = grad.Slice(at, u.span(t).N)
-		at += dp[i].Len
+		if s := u.span(t); !s.Frozen {
+			dp[i] = grad.Slice(at, s.N)
+			at += s.N
+		}
 	}
 	for j := range w.batches {
 		e.backwardOne(stage, j, w, p, dp)
 		for i, t := range ids {
+			if dp[i].None() {
+				continue
+			}
 			e.dev.MaxAbs(maxima.Slice(j*len(ids)+i, 1), dp[i])
 			if e.exps[t] != expZero {
 				s := u.span(t)
@@ -266,6 +275,9 @@ func (e *Engine) backwardOne(stage, j int, w *work, p, dp []kernel.Buffer) {
 		c = model.NewCtx(e.dev, w.batches[j])
 		e.dev.Free(layer.Forward(c, p, x))
 		c.EndCall()
+	}
+	if slices.ContainsFunc(dp, kernel.Buffer.None) {
+		c.AllowFrozen()
 	}
 	dx := layer.Backward(c, p, dp, x, w.grads[j])
 	c.EndCall()
@@ -318,19 +330,20 @@ func (e *Engine) measure(said *ready) {
 		}
 		said.Counts[i] = u.counted
 		u.within(lo, hi, func(s Span, off, n int) {
-			said.Squares[s.Tensor] = said.Squares[s.Tensor].add(sumSquares(u.acc[off-u.lo : off-u.lo+n]))
+			said.Squares[s.Tensor] = said.Squares[s.Tensor].add(sumSquares(u.acc[off-u.accLo : off-u.accLo+n]))
 		})
 	}
 }
 
-// update applies AdamW to the stored shard of every unit.
+// update applies AdamW to the stored shard of every unit, whose whole copies are out of date then.
 func (e *Engine) update(o *Outcome) {
 	h := e.cfg.Hyper
 	f := e.decider.fraction()
 	for i, u := range e.units {
 		start := e.now()
-		q := e.dev.Alloc(kernel.GradientWork, kernel.I32, len(u.acc))
-		e.dev.Upload(q, kernel.Bytes(u.acc))
+		u.fresh = false
+		q := e.dev.Alloc(kernel.GradientWork, kernel.I32, u.hi-u.lo)
+		e.dev.Upload(q, kernel.Bytes(u.acc[u.lo-u.accLo:u.hi-u.accLo]))
 		u.within(u.lo, u.hi, func(s Span, off, n int) {
 			a := kernel.AdamW{LR: o.LR, Beta1: float32(h.Beta1), Beta2: float32(h.Beta2), Eps: float32(h.Eps), C1: o.C1, C2: o.C2}
 			if s.Param.Decay {
@@ -349,17 +362,19 @@ func (e *Engine) update(o *Outcome) {
 
 // hash covers the own intervals for the next Ready.
 func (e *Engine) hash() error {
-	e.cover = make([][]Node, len(e.units))
-	for i, u := range e.units {
-		lo, hi := u.Cuts[e.rank], u.Cuts[e.rank+1]
+	vectors := e.layout.vectors()
+	e.cover = make([][]Node, len(vectors))
+	for i, v := range vectors {
+		u := e.units[v.unit]
+		lo, hi := v.cuts[e.rank], v.cuts[e.rank+1]
 		if lo == hi {
 			continue
 		}
 		data := e.spare.take(4 * (hi - lo))
-		if err := e.dev.Download(data, u.p.Slice(lo-u.lo, hi-lo)); err != nil {
+		if err := e.dev.Download(data, u.p.Slice(u.stored(lo), hi-lo)); err != nil {
 			return err
 		}
-		e.cover[i] = cover(lo/Granule, leaves(hi), leaves(u.Len), data)
+		e.cover[i] = cover((lo-v.off)/Granule, leaves(hi-v.off), leaves(v.n), data)
 		e.spare.give(data)
 	}
 	return nil

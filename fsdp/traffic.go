@@ -3,53 +3,59 @@ package fsdp
 // Received is how many bytes of tensors rank receives in the run that c describes, before packing and framing, when
 // the steps listed in retried (once per retry) are tried again:
 //
-//	fsdp  per gather of unit u:  width * (P_u - own_u), once forward, and once backward for all but the root and last unit
-//	      per step and unit u:   4 * own_u from each other member that computed a microbatch
-//	ddp   per step and unit u:   4 * own_u from each of those, and 4 * (P_u - own_u) of the others' sums
+//	fsdp          per gather of unit u:  w * (P_u - own_u), once forward, and once backward for all but the root and last unit
+//	zero2, zero1  per step and unit u:   w * (P_u - own_u)
+//	all           per step and unit u:   4 * own_u of the trained elements from each other member that computed a microbatch
+//	ddp           per step and unit u:   4 * (P_u - own_u) of the trained elements' sums
 //
-// P_u is the number of elements of unit u, own_u the number that rank owns, width 2 for bf16 and 4 for fp32.
+// P_u is the number of elements of unit u, own_u the number that rank owns, w 2 for bf16 and 4 for fp32. A step that is
+// tried again needs no parameters again under zero2 and zero1.
 func Received(c *Config, rank int, retried []int) int64 {
-	l := NewLayout(c.Model, c.Weights)
+	l := NewLayout(c.Model, c.Weights, c.Frozen)
 	var units []int
 	for _, s := range c.Model.Stages() {
 		units = append(units, s.Unit)
 	}
-	own := func(u int) int64 { return int64(l.Units[u].Cuts[rank+1] - l.Units[u].Cuts[rank]) }
-	rest := func(u int) int64 { return int64(l.Units[u].Len) - own(u) }
-	gathered := func(w walk) (n int64) {
-		if c.Strategy != FSDP {
-			return 0
-		}
-		for _, u := range w.gathers {
-			n += int64(c.ParamType.Size()) * rest(u)
+	gathered := func(list []int) (n int64) {
+		for _, u := range list {
+			n += int64(c.ParamType.Size()) * int64(l.Units[u].Len-l.Units[u].Owned(rank))
 		}
 		return n
 	}
-	attempt := func(step int) (n int64) {
-		n = gathered(newWalk(units, true, c.KeepGathered))
+	once := gathered(newWalk(units, false, false).gathers) // every unit
+	reduced := func(step int) (n int64) {
 		givers := int64(0)
 		for r, s := range Shares(step, len(microbatches(len(c.Order(step)), c.Hyper.Microbatch)), c.Weights) {
 			if r != rank && s.First < s.Last {
 				givers++
 			}
 		}
-		for u := range l.Units {
-			n += 4 * own(u) * givers
+		for _, u := range l.Units {
+			own := int64(u.Cuts[rank+1] - u.Cuts[rank])
+			n += 4 * own * givers
 			if c.Strategy == DDP {
-				n += 4 * rest(u)
+				n += 4 * (int64(u.Trained) - own)
 			}
 		}
 		return n
 	}
 	var total int64
 	for step := range c.Hyper.Steps {
-		total += attempt(step)
+		total += reduced(step)
 	}
 	for _, step := range retried {
-		total += attempt(step)
+		total += reduced(step)
 	}
+	steps, passes := int64(c.Hyper.Steps), int64(0)
 	if c.Eval != nil {
-		total += int64(evalRounds(c)) * gathered(newWalk(units, false, false))
+		passes = int64(evalRounds(c))
+	}
+	switch c.Strategy {
+	case FSDP:
+		attempt := gathered(newWalk(units, true, c.KeepGathered).gathers)
+		total += (steps+int64(len(retried)))*attempt + passes*once
+	case Zero2, Zero1:
+		total += (steps + min(1, passes)) * once
 	}
 	return total
 }

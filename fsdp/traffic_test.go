@@ -47,7 +47,12 @@ func TestReceived(t *testing.T) {
 		{"fsdp", func(s *setup) {}},
 		{"fsdp, fp32", func(s *setup) { s.params = kernel.F32 }},
 		{"reshard false", func(s *setup) { s.keep = true }},
+		{"zero1", func(s *setup) { s.strategy = Zero1 }},
+		{"zero2", func(s *setup) { s.strategy = Zero2 }},
 		{"ddp", func(s *setup) { s.strategy = DDP }},
+		{"fsdp, frozen", func(s *setup) { s.frozen = freezeBlocks }},
+		{"zero2, frozen", func(s *setup) { s.strategy = Zero2; s.frozen = freezeBlocks }},
+		{"ddp, frozen", func(s *setup) { s.strategy = DDP; s.frozen = freezeBlocks }},
 		{"more members than microbatches", func(s *setup) { s.weights = []int64{1, 1, 1, 9, 1, 1, 1, 1} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -55,14 +60,14 @@ func TestReceived(t *testing.T) {
 			s.weights = []int64{3, 1, 1}
 			c.change(&s)
 			order := func(int) []int { return []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10} }
-			d := &Decider{Layout: NewLayout(s.model, []int64{1}), Hyper: s.hyper, BatchSize: func(int) int { return 11 }}
+			d := &Decider{Layout: NewLayout(s.model, []int64{1}, s.frozen), Hyper: s.hyper, BatchSize: func(int) int { return 11 }}
 			mesh := NewLocalMesh(len(s.weights), d.Decide)
 			var cfgs []*Config
 			received := make([]atomic.Int64, len(s.weights))
 			errs := make(chan error, len(s.weights))
 			for r := range s.weights {
 				cfg := &Config{Model: s.model, Device: ref.New(), Comm: counting{mesh.Comm(r), &received[r]}, Hyper: s.hyper,
-					Weights: s.weights, Strategy: s.strategy, KeepGathered: s.keep, Recompute: s.recompute,
+					Weights: s.weights, Frozen: s.frozen, Strategy: s.strategy, KeepGathered: s.keep, Recompute: s.recompute,
 					ParamType: s.params, Train: s.train, Eval: s.eval, Order: order}
 				cfgs = append(cfgs, cfg)
 				go func() {

@@ -24,6 +24,9 @@ func NewCtx(dev kernel.Device, in *DeviceBatch) *Ctx {
 	return &Ctx{Ops: dev, N: in.N, Input: in.Input, Tokens: in.Tokens, Labels: in.Labels, dev: dev}
 }
 
+// AllowFrozen lets Backward be called with zero Buffers among dp, for parameters whose gradients nobody wants.
+func (c *Ctx) AllowFrozen() { c.Ops = frozenOps{c.dev, c.Temp} }
+
 // Temp is memory of n float32 that ends with this call of Forward or Backward.
 func (c *Ctx) Temp(n int) kernel.Buffer {
 	b := c.dev.Alloc(kernel.Activations, kernel.F32, n)

@@ -76,7 +76,8 @@ type Stage struct {
 //
 // Backward gets the same p and x, and dy, the gradient of the sum of the losses with respect to what Forward returned
 // (the zero Buffer in the last stage). It must write every element of each dp[i] (they start undefined) and returns
-// dx from c.Out (the zero Buffer in the first stage).
+// dx from c.Out (the zero Buffer in the first stage). Where a parameter is frozen its dp is the zero Buffer; ops of c
+// that would write nothing but that do nothing then.
 //
 // Neither changes p, x or the batch.
 type Layer interface {
