@@ -158,7 +158,7 @@ func (m *member) cores() int {
 
 // decide is the leader's part of the training, as the log wants it.
 func (m *member) decide() func(prev []byte, readies [][]byte) swarm.Decision {
-	d := &fsdp.Decider{Layout: fsdp.NewLayout(m.task.model, []int64{1}, nil), Hyper: m.task.hyper(),
+	d := &fsdp.Decider{Layout: fsdp.NewLayout(m.task.model, []int64{1}, m.task.frozen), Hyper: m.task.hyper(),
 		BatchSize: func(step int) int { return len(m.task.order(step)) }}
 	return func(prev []byte, readies [][]byte) swarm.Decision {
 		kind, payload, err := d.Decide(prev, readies)
@@ -188,7 +188,7 @@ func (m *member) engine() (*fsdp.Engine, error) {
 	return fsdp.NewEngine(fsdp.Config{
 		Model: m.task.model, Device: m.device, Comm: &comm{m.node, m.view.Rank, len(weights)}, Fence: m.view.Fence,
 		Hyper: m.task.hyper(), Weights: weights,
-		Strategy: fsdp.Strategy(mesh.Strategy), KeepGathered: !mesh.Reshard, Recompute: fsdp.Recompute(mesh.Recompute),
+		Frozen: m.task.frozen, Strategy: fsdp.Strategy(mesh.Strategy), KeepGathered: !mesh.Reshard, Recompute: fsdp.Recompute(mesh.Recompute),
 		ActivationBudget: m.cfg.Memory / 4, ParamType: params,
 		Train: m.task.data, Eval: m.task.eval, Order: m.task.order,
 		Progress: m.progress(), Trace: m.cfg.Trace, Stats: m.stats,

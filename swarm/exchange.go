@@ -42,6 +42,9 @@ type exchangeConfig struct {
 	Rank      int              // the own place in Members
 	Packing   codec.Packing
 	Log       *slog.Logger // nil: silent
+	// Fault, if set, is told why an attempt can't go on, since perhaps nobody is in a wait that would say so. It must
+	// not block or call the exchange.
+	Fault func(error)
 }
 
 func (c *exchangeConfig) validate() error {
@@ -180,6 +183,14 @@ func (x *exchange) end(a *attempt, err error) {
 		}
 	}
 	x.change.Broadcast()
+}
+
+// fail is end because something is wrong, with a member or here. The lock is held.
+func (x *exchange) fail(a *attempt, err error) {
+	if a.err == nil && x.cfg.Fault != nil {
+		x.cfg.Fault(err)
+	}
+	x.end(a, err)
 }
 
 // drain waits until nobody is inside of a, which has ended. The lock is held, but not while waiting.

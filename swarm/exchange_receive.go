@@ -143,7 +143,7 @@ func (x *exchange) release(in *incoming, class wire.Class, err error) {
 		return
 	}
 	if x.now.faults[in.from]++; x.now.faults[in.from] > maxFaults {
-		x.end(x.now, fmt.Errorf("%s keeps sending broken frames: %w", x.name(in.from), err))
+		x.fail(x.now, fmt.Errorf("%s keeps sending broken frames: %w", x.name(in.from), err))
 	}
 }
 
@@ -207,7 +207,7 @@ func (in *incoming) await(h *wire.Header) (*attempt, verdict, error) {
 		default:
 			got, known, err := in.progress(a, h)
 			if err != nil {
-				x.end(a, fmt.Errorf("%s breaks the protocol: %w", x.name(in.from), err))
+				x.fail(a, fmt.Errorf("%s breaks the protocol: %w", x.name(in.from), err))
 				return nil, drop, nil
 			}
 			if known {
@@ -286,7 +286,7 @@ func (in *incoming) take(a *attempt, h *wire.Header) error {
 	in.x.mu.Lock()
 	in.x.leave(a)
 	if err != nil {
-		in.x.end(a, fmt.Errorf("from %s: %w", in.x.name(in.from), err))
+		in.x.fail(a, fmt.Errorf("from %s: %w", in.x.name(in.from), err))
 	} else if a.err == nil {
 		in.advance(a, h)
 	}

@@ -63,7 +63,14 @@ func (o *outgoing) opened() []net.Conn {
 func (o *outgoing) run() {
 	backoff := minBackoff
 	var since time.Time // when the first of the tries failed that have moved nothing
-	for o.awaitWork() {
+	for {
+		idle, ok := o.awaitWork()
+		if !ok {
+			return
+		}
+		if idle {
+			since = time.Time{}
+		}
 		moved, err := o.session()
 		if o.x.ctx.Err() != nil {
 			return
@@ -89,18 +96,20 @@ func (o *outgoing) fail(err error) {
 	o.x.mu.Lock()
 	defer o.x.mu.Unlock()
 	if o.x.now != nil {
-		o.x.end(o.x.now, fmt.Errorf("no data gets through to %s, though the members of a run must reach one another directly: %w", o.x.name(o.to), err))
+		o.x.fail(o.x.now, fmt.Errorf("no data gets through to %s, though the members of a run must reach one another directly: %w", o.x.name(o.to), err))
 	}
 }
 
-// awaitWork blocks until the queue holds something; false means that the exchange is closed.
-func (o *outgoing) awaitWork() bool {
+// awaitWork blocks until the queue holds something, and says whether it was empty; ok is false once the exchange is
+// closed.
+func (o *outgoing) awaitWork() (idle, ok bool) {
 	o.x.mu.Lock()
 	defer o.x.mu.Unlock()
 	for !o.x.closed && len(o.queue) == 0 {
+		idle = true
 		o.x.change.Wait()
 	}
-	return !o.x.closed
+	return idle, !o.x.closed
 }
 
 func (o *outgoing) pause(d time.Duration) bool {
@@ -245,7 +254,7 @@ func (o *outgoing) encode(buf []byte, p *piece, at int) ([]byte, error) {
 	p.written = err == nil && at+len(raw) == len(p.data)
 	o.x.leave(p.attempt)
 	if err != nil { // the caller gave what can't be sent: trying again would not help
-		o.x.end(p.attempt, err)
+		o.x.fail(p.attempt, err)
 		return nil, nil
 	}
 	return frame, nil

@@ -109,7 +109,9 @@ type Node struct {
 	handshakes chan struct{}      // limits those in progress
 	ctx        context.Context    // ends when the goroutines are to end
 	stop       context.CancelFunc
-	tasks      sync.WaitGroup // all goroutines; Add by begin or before Start returns
+	tasks      sync.WaitGroup  // all goroutines; Add by begin or before Start returns
+	life       context.Context // see Context
+	end        context.CancelCauseFunc
 	close      sync.Once
 	finished   chan struct{} // closed by the loop: everybody knows that the run is over
 
@@ -172,6 +174,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		finished: make(chan struct{}), change: make(chan struct{}),
 	}
 	n.ctx, n.stop = context.WithCancel(context.Background())
+	n.life, n.end = context.WithCancelCause(n.ctx)
 	n.flush()
 	n.tasks.Go(n.loop)
 	cfg.Transport.Handle(wire.ControlProtocol, n.handleControl)
@@ -297,6 +300,10 @@ func (n *Node) update(f func()) {
 	n.change = make(chan struct{})
 	n.mu.Unlock()
 }
+
+// Context ends when the run has ended before it was done, with Err as its cause, or when the node is closed. Whoever waits
+// for gradients must watch it: a member that was lost after it had taken everybody else's never gives its own.
+func (n *Node) Context() context.Context { return n.life }
 
 // Err is why the run has ended before it was done, or nil.
 func (n *Node) Err() error {

@@ -131,6 +131,9 @@ func (n *Node) enterView(v View) {
 	for _, m := range v.Members {
 		cfg.Members = append(cfg.Members, exchangeMember{ID: m.ID, Peer: m.Peer, Addrs: m.Addrs})
 	}
+	cfg.Fault = func(err error) {
+		n.tasks.Go(func() { n.call(func() { n.fail(err) }) })
+	}
 	x, err := newExchange(cfg)
 	if err != nil {
 		n.fail(err)
@@ -146,6 +149,7 @@ func (n *Node) fail(err error) {
 			n.err = err
 		}
 	})
+	n.end(err)
 	if x := n.data(); x != nil {
 		n.tasks.Go(x.close) // collectives that will never complete; the loop doesn't wait for it
 	}

@@ -554,3 +554,34 @@ func TestCollectives(t *testing.T) {
 		c.end()
 	})
 }
+
+// brokenSink is a Sink that can't take anything.
+type brokenSink struct{ nothing }
+
+func (brokenSink) Add(int, int, int, []byte) error { return errors.New("the device is gone") }
+
+// A fault while nobody is in a wait that would tell it ends the run, for all.
+func TestFaultEndsTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		c.start()
+		c.each(func(i int, n *Node) error {
+			v, err := n.View(t.Context())
+			if err != nil {
+				return err
+			}
+			if err := n.Begin(v.Fence, brokenSink{}); err != nil {
+				return err
+			}
+			if i == 1 {
+				n.ReduceScatter(t.Context(), 0, [][]byte{make([]byte, 4), nil}, 1)
+			}
+			<-n.Context().Done()
+			if err := n.Err(); err == nil || !strings.Contains(err.Error(), "the device is gone") {
+				return fmt.Errorf("the run ended with %v", err)
+			}
+			return nil
+		})
+		c.end()
+	})
+}
