@@ -71,15 +71,3 @@ func Batch(seed uint64, n, batch, step int) (epoch int, indices []int) {
 	}
 	return epoch, indices
 }
-
-// Microbatches is the number of microbatches of size that a global batch of n samples makes; the last may be short.
-func Microbatches(n, size int) int { return StepsPerEpoch(n, size) }
-
-// Microbatch is microbatch i of a global batch, a part of the given slice. It is empty beyond the last one.
-func Microbatch(batch []int, size, i int) []int {
-	if i < 0 || i >= Microbatches(len(batch), size) {
-		return nil
-	}
-	lo := i * size
-	return batch[lo : lo+min(size, len(batch)-lo)]
-}

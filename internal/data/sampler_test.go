@@ -151,22 +151,10 @@ func TestOrdersOfThree(t *testing.T) {
 	}
 }
 
-func TestMicrobatch(t *testing.T) {
-	batch := upTo(10)
-	for _, c := range []struct {
-		size, i int
-		want    []int
-	}{
-		{4, 0, batch[:4]}, {4, 1, batch[4:8]}, {4, 2, batch[8:]}, {4, 3, nil}, {4, -1, nil}, {10, 0, batch}, {64, 0, batch},
-		{math.MaxInt, 0, batch}, {0, 0, nil},
-	} {
-		if got := Microbatch(batch, c.size, c.i); !slices.Equal(got, c.want) {
-			t.Errorf("Microbatch(10 samples, %d, %d) = %v, want %v", c.size, c.i, got, c.want)
-		}
-	}
+func TestStepsPerEpoch(t *testing.T) {
 	for _, c := range [][3]int{{10, 4, 3}, {10, 10, 1}, {10, 64, 1}, {0, 4, 0}, {10, 0, 0}, {math.MaxInt, math.MaxInt, 1}} {
-		if got := Microbatches(c[0], c[1]); got != c[2] {
-			t.Errorf("Microbatches(%d, %d) = %d, want %d", c[0], c[1], got, c[2])
+		if got := StepsPerEpoch(c[0], c[1]); got != c[2] {
+			t.Errorf("StepsPerEpoch(%d, %d) = %d, want %d", c[0], c[1], got, c[2])
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Package codec turns tensor bytes into wire bytes and back.
 //
-// Format names how the elements of a tensor are written: little-endian, Width bytes each. Pack and Unpack shorten such
-// bytes without loss: they split them into byte planes (all lowest bytes, all second bytes, ...), because the planes
+// The elements of a tensor are written little-endian, 2 bytes each (bf16) or 4 (float32, and the int32 of gradients in
+// fixed point). Pack and Unpack shorten such bytes without loss: they split them into byte planes (all lowest bytes, all second bytes, ...), because the planes
 // that hold signs and exponents repeat themselves and those of mantissas don't, and give each plane an entropy code by
 // itself. Chooser says whether that pays on a given link.
 //
