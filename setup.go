@@ -19,7 +19,8 @@ type task struct {
 	run         RunFile
 	model       model.Model
 	data, eval  Dataset
-	fingerprint string // of everything but the data's contents: run file and model
+	frozen      func(name string) bool // nil: nothing
+	fingerprint string                 // of everything but the data's contents: run file and model
 }
 
 // description is what a peer that joins fetches before it is admitted. Its JSON fields are part of the protocol.
@@ -46,6 +47,16 @@ func newTask(run RunFile, cfg Config) (*task, error) {
 		return nil, fmt.Errorf("Config.Model is set but Config.Data is nil")
 	}
 	if err := model.Validate(t.model); err != nil {
+		return nil, err
+	}
+	if err := fsdp.CheckFrozen(t.model, run.Train.Frozen); err != nil {
+		return nil, err
+	}
+	var err error
+	if t.frozen, err = fsdp.FrozenBy(run.Train.Frozen); err != nil {
+		return nil, err
+	}
+	if t.model, err = fsdp.Wrap(run.Mesh.Wrap).Apply(t.model); err != nil {
 		return nil, err
 	}
 	h := sha256.New()

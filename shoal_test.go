@@ -140,6 +140,8 @@ func TestOneRunOneHash(t *testing.T) {
 		{"5 peers", 5, nil},
 		{"weights 5,1,1", 3, weights(5, 1, 1)},
 		{"ddp", 2, mesh(func(m *runfile.Mesh) { m.Strategy = "ddp" })},
+		{"zero1", 2, mesh(func(m *runfile.Mesh) { m.Strategy = "zero1" })},
+		{"zero2", 3, mesh(func(m *runfile.Mesh) { m.Strategy = "zero2" })},
 		{"reshard false", 2, mesh(func(m *runfile.Mesh) { m.Reshard = false })},
 		{"recompute always", 2, mesh(func(m *runfile.Mesh) { m.Recompute = "always" })},
 		{"recompute never", 2, mesh(func(m *runfile.Mesh) { m.Recompute = "never" })},
@@ -174,7 +176,7 @@ func TestOneRunOneHash(t *testing.T) {
 
 // TestReceivedBytes holds what the peers counted on their streams to the formula of docs/traffic.md.
 func TestReceivedBytes(t *testing.T) {
-	for _, strategy := range []string{"fsdp", "ddp"} {
+	for _, strategy := range []string{"fsdp", "zero2", "zero1", "ddp"} {
 		t.Run(strategy, func(t *testing.T) {
 			run := runfile.Default()
 			run.Train.Steps, run.Train.Warmup, run.Data.Eval = 4, 1, 64

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+
+	"shoal/fsdp"
 )
 
 // A field is one key of the run file. The table in fields is the only place that says what is allowed.
@@ -15,7 +18,8 @@ type field struct {
 	allowed string
 	help    string
 	ok      func() bool // whether the value is allowed
-	off     bool        // the key has no meaning, because its section is the program's own
+	off     bool        // the key has no meaning with the model's type or the data's source
+	local   bool        // the value is this machine's own, no part of the run
 }
 
 // fields lists the keys of r in the order of the documentation.
@@ -33,10 +37,13 @@ func fields(r *Run) []field {
 		whole("model.heads", &m.Heads, 1, 1024, "attention heads; divides `dim`"),
 		whole("model.classes", &m.Classes, 1, 65536, "what the network tells apart; at least 10 for digits"),
 
-		choice("data.source", &d.Source, "what it learns from; `custom` is the data of a Go program", "digits", Custom),
-		whole("data.samples", &d.Samples, 1, 1<<30, "training samples, each used once an epoch"),
-		whole("data.eval", &d.Eval, 0, 1<<24, "held-out samples on which accuracy is told; 0 for none"),
-		seed("data.seed", &d.Seed, "which digits are drawn"),
+		choice("data.source", &d.Source, "what it learns from; `custom` is the data of a Go program",
+			"digits", "mnist", "text", "tokens", Custom),
+		only(d.Files(), path("data.path", &d.Path, "where the files are on this machine, no part of the run; `--data` overrides it")),
+		only(d.Source == "digits", whole("data.samples", &d.Samples, 1, 1<<30, "drawn training samples, each used once an epoch")),
+		only(d.Source != Custom, whole("data.eval", &d.Eval, 0, 1<<24, "held-out samples on which accuracy is told, at most; 0 for none")),
+		only(d.Source == "digits", seed("data.seed", &d.Seed, "which digits are drawn")),
+		only(d.Source == "tokens", width("data.width", &d.Width, "bits of a token in the file")),
 
 		whole("train.steps", &t.Steps, 1, 1_000_000_000, "steps of the run"),
 		whole("train.batch", &t.Batch, 1, 65536, "samples in a step's global batch"),
@@ -51,12 +58,13 @@ func fields(r *Run) []field {
 		number("train.weight_decay", &t.WeightDecay, 0, 100, "decoupled weight decay, not on norms and biases"),
 		number("train.clip", &t.Clip, 0, 1e9, "largest norm of a step's gradient; 0 for no limit"),
 		seed("train.seed", &t.Seed, "initial parameters and order of the samples"),
+		patterns("train.frozen", &t.Frozen, "parameters that never change, by name"),
 
-		choice("mesh.strategy", &h.Strategy, "fsdp shards parameters, gradients and optimizer state; ddp shards nothing",
-			"fsdp", "ddp"),
+		choice("mesh.strategy", &h.Strategy, "fsdp shards parameters, gradients and optimizer state, zero2 the latter two, "+
+			"zero1 the last, ddp nothing", "fsdp", "zero2", "zero1", "ddp"),
 		whole("mesh.backups", &h.Backups, 0, 0, "peers that can take over each shard"),
-		choice("mesh.wrap", &h.Wrap, "what is gathered and dropped as one unit", "block"),
-		truth("mesh.reshard", &h.Reshard, "whether a unit is dropped between forward and backward; nothing to ddp"),
+		wrap("mesh.wrap", &h.Wrap, "what is gathered and dropped as one unit: a block, K blocks, or blocks of up to N bytes"),
+		truth("mesh.reshard", &h.Reshard, "whether a unit is dropped between forward and backward; for fsdp only"),
 		choice("mesh.recompute", &h.Recompute, "whether activations are computed again in the backward pass",
 			"auto", "always", "never"),
 
@@ -67,8 +75,9 @@ func fields(r *Run) []field {
 	}
 	for i := range list {
 		key := list[i].key
-		list[i].off = m.Type == Custom && strings.HasPrefix(key, "model.") && key != "model.type" ||
-			d.Source == Custom && strings.HasPrefix(key, "data.") && key != "data.source"
+		if m.Type == Custom && strings.HasPrefix(key, "model.") && key != "model.type" {
+			list[i].off = true
+		}
 		if key == "mesh.backups" {
 			list[i].allowed = "0, since this release has no backups"
 		}
@@ -94,6 +103,42 @@ func choice(key string, p *string, help string, of ...string) field {
 		allowed += " in this release"
 	}
 	return field{key: key, value: p, help: help, allowed: allowed, ok: func() bool { return slices.Contains(of, *p) }}
+}
+
+func wrap(key string, p *string, help string) field {
+	return field{key: key, value: p, help: help, allowed: "`block`, `layers:K`, `bytes:N`, with whole numbers from 1",
+		ok: func() bool { return fsdp.Wrap(*p).Valid() }}
+}
+
+func patterns(key string, p *string, help string) field {
+	return field{key: key, value: p, help: help, allowed: fmt.Sprintf("up to %d letters of names separated by spaces, in which * stands for any text", maxPatterns),
+		ok: func() bool {
+			_, err := fsdp.FrozenBy(*p)
+			return err == nil && len(*p) <= maxPatterns && !strings.ContainsFunc(*p, unicode.IsControl)
+		}}
+}
+
+const maxPatterns = 4096
+
+// only makes a key that has a meaning for some models or data alone.
+func only(meant bool, f field) field {
+	f.off = !meant
+	return f
+}
+
+// MaxPath is the largest length of a path in bytes.
+const MaxPath = 4096
+
+func path(key string, p *string, help string) field {
+	return field{key: key, value: p, help: help, local: true,
+		allowed: fmt.Sprintf("a path of at most %d bytes without control characters", MaxPath),
+		ok:      func() bool { return len(*p) <= MaxPath && !strings.ContainsFunc(*p, control) }}
+}
+
+func control(r rune) bool { return r < ' ' || r == 0x7f }
+
+func width(key string, p *int, help string) field {
+	return field{key: key, value: p, help: help, allowed: "`16`, `32`", ok: func() bool { return *p == 16 || *p == 32 }}
 }
 
 func whole(key string, p *int, lo, hi int, help string) field {
@@ -167,6 +212,12 @@ func (f *field) set(tag, text string) bool {
 func plain(text string) bool {
 	digits := strings.TrimLeft(text, "+-")
 	return digits == "0" || !strings.HasPrefix(digits, "0")
+}
+
+// zero says whether the value is that of a key that is off.
+func (f *field) zero() bool {
+	was := f.text()
+	return was == "" || was == "0" || was == "false"
 }
 
 // clear sets the value to zero.

@@ -13,15 +13,15 @@ import (
 // MaxBytes is the largest run file.
 const MaxBytes = 1 << 20
 
-// Parse reads a run file. A missing key has the value that Default gives it; with a custom model or custom data, the
-// other keys of that section are not allowed and zero. An error is one line that names the place, the key and what is
+// Parse reads a run file. A missing key has its default. A key that has no meaning with the model's type or the data's
+// source is not allowed, and zero. An error is one line that names the place, the key and what is
 // allowed.
 func Parse(text []byte) (Run, error) {
 	root, err := document(text)
 	if err != nil {
 		return Run{}, fmt.Errorf("run file: %w", err)
 	}
-	r := Default()
+	r := everything()
 	p := parser{fields: map[string]*field{}, lines: map[string]int{}}
 	list := fields(&r)
 	for i := range list {
@@ -163,7 +163,7 @@ func (p *parser) keys(section string) string {
 	return strings.Join(keys, ", ")
 }
 
-// clearForeign empties the keys of a custom section, and refuses those that the file has.
+// clearForeign empties the keys that have no meaning in r, and refuses those that the file has.
 func (p *parser) clearForeign(r *Run) *fault {
 	list := fields(r)
 	for i := range list {
@@ -172,7 +172,7 @@ func (p *parser) clearForeign(r *Run) *fault {
 			continue
 		}
 		if line := p.lines[f.key]; line != 0 {
-			return &fault{line: line, key: f.key, problem: "is not allowed when the section is " + Custom + ", leave it out"}
+			return &fault{line: line, key: f.key, problem: "has no meaning with " + r.kindOf(f.key) + ", leave it out"}
 		}
 		f.clear()
 	}

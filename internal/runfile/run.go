@@ -32,10 +32,34 @@ type Model struct {
 
 // Data is what the network learns from.
 type Data struct {
-	Source  string `yaml:"source"`  // "digits" or Custom
-	Samples int    `yaml:"samples"` // training samples in an epoch
-	Eval    int    `yaml:"eval"`    // held-out samples; 0 means no evaluation
-	Seed    uint64 `yaml:"seed"`    // which digits are drawn
+	Source  string `yaml:"source"`  // "digits", "mnist", "text", "tokens" or Custom
+	Path    string `yaml:"path"`    // of the files on this machine: a folder for mnist, else a file; no part of the run
+	Samples int    `yaml:"samples"` // digits: training samples in an epoch; of files, all are used
+	Eval    int    `yaml:"eval"`    // held-out samples, at most as many as files have; 0 means no evaluation
+	Seed    uint64 `yaml:"seed"`    // digits: which ones are drawn
+	Width   int    `yaml:"width"`   // tokens: bits of each, 16 or 32
+}
+
+// Files says whether the data are files, which a peer has or gets from others.
+func (d *Data) Files() bool { return d.Source == "mnist" || d.Source == "text" || d.Source == "tokens" }
+
+// SetSource sets the data's source. Another one than before begins with the defaults that it has.
+func (r *Run) SetSource(source string) {
+	if r.Data.Source != source {
+		r.Data = everything().Data
+		r.Data.Source = source
+		r.clearOff()
+	}
+}
+
+// clearOff empties the keys that have no meaning in r.
+func (r *Run) clearOff() {
+	list := fields(r)
+	for i := range list {
+		if list[i].off {
+			list[i].clear()
+		}
+	}
 }
 
 // Train is how it learns: AdamW with decoupled weight decay.
@@ -53,13 +77,14 @@ type Train struct {
 	WeightDecay float64 `yaml:"weight_decay"` // not on norms and biases
 	Clip        float64 `yaml:"clip"`         // largest norm of the gradient; 0 means no limit
 	Seed        uint64  `yaml:"seed"`         // initial parameters and order of the samples
+	Frozen      string  `yaml:"frozen"`       // patterns of parameters' names that never change, separated by spaces
 }
 
 // Mesh is how the work and the state are shared out.
 type Mesh struct {
-	Strategy  string `yaml:"strategy"`  // "fsdp" or "ddp"
+	Strategy  string `yaml:"strategy"`  // "fsdp", "zero2", "zero1" or "ddp"
 	Backups   int    `yaml:"backups"`   // peers that can take over each shard
-	Wrap      string `yaml:"wrap"`      // what a unit is: "block"
+	Wrap      string `yaml:"wrap"`      // what a unit is: "block", "layers:K" or "bytes:N"
 	Reshard   bool   `yaml:"reshard"`   // drop a unit's parameters between forward and backward
 	Recompute string `yaml:"recompute"` // "auto", "always" or "never": make activations again in backward
 }
@@ -77,10 +102,17 @@ type Wire struct {
 
 // Default is the run that trains a vision transformer on digits.
 func Default() Run {
+	r := everything()
+	r.clearOff()
+	return r
+}
+
+// everything has the default of every key, also of those that have no meaning in the default run.
+func everything() Run {
 	return Run{
 		Name:  "digits",
 		Model: Model{Type: "vit", Image: 28, Patch: 7, Channels: 1, Dim: 64, Depth: 12, Heads: 4, Classes: 10},
-		Data:  Data{Source: "digits", Samples: 60000, Eval: 2000, Seed: 1},
+		Data:  Data{Source: "digits", Samples: 60000, Eval: 2000, Seed: 1, Width: 16},
 		Train: Train{
 			Steps: 450, Batch: 64, Microbatch: 8, LR: 2e-3, Schedule: "cosine", Warmup: 20,
 			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.05, Clip: 1, Seed: 1,

@@ -72,11 +72,15 @@ func TestDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := Default()
+	r := everything()
 	rows := regexp.MustCompile("(?m)^\\| `.*$").FindAllString(string(text), -1)
 	var want []string
 	for _, f := range fields(&r) {
-		want = append(want, fmt.Sprintf("| `%s` | `%s` | %s | %s |", f.key, f.text(), f.allowed, f.help))
+		value := f.text()
+		if value == "" {
+			value = `""`
+		}
+		want = append(want, fmt.Sprintf("| `%s` | `%s` | %s | %s |", f.key, value, f.allowed, f.help))
 	}
 	if got, want := strings.Join(rows, "\n"), strings.Join(want, "\n"); got != want {
 		t.Errorf("docs/run-file.md has the rows\n%s\nwant\n%s", got, want)
@@ -187,13 +191,13 @@ func TestParseErrors(t *testing.T) {
 		{"merge key", "<<: {name: x}", `unknown key "<<"`},
 		{"key twice", "model:\n  dim: 64\n  dim: 64", `line 3: key "model.dim" is there twice, first on line 2`},
 		{"section twice", "model: {}\nmodel: {}", `line 2: key "model" is there twice, first on line 1`},
-		{"section without keys", "data:\n", "line 1: data: must be a list of `key: value`, it has source, samples"},
+		{"section without keys", "data:\n", "line 1: data: must be a list of `key: value`, it has source, path, samples"},
 		{"section that is a number", "data: 3\n", "line 1: data: must be a list of `key: value`"},
 		{"text for a number", "model:\n  dim: wide", `line 2: model.dim: "wide" is not allowed here, use a whole number from 1 to 16384`},
 		{"quoted number", "model: {dim: '64'}", `model.dim: "64" is not allowed here`},
 		{"no value", "model: {dim: }", `model.dim: "" is not allowed here`},
 		{"list for a number", "model: {dim: [1]}", `model.dim: "a list" is not allowed here`},
-		{"mapping for a text", "mesh: {wrap: {layers: 2}}", "mesh.wrap: \"a mapping\" is not allowed here, use `block` in this release"},
+		{"mapping for a text", "mesh: {wrap: {layers: 2}}", "mesh.wrap: \"a mapping\" is not allowed here, use `block`, `layers:K`, `bytes:N`"},
 		{"fraction", "train: {steps: 1.5}", `train.steps: "1.5" is not allowed here`},
 		{"octal", "train: {steps: 010}", `train.steps: "010" is not allowed here`},
 		{"hexadecimal", "train: {steps: 0x10}", `train.steps: "0x10" is not allowed here`},
@@ -214,7 +218,7 @@ func TestParseErrors(t *testing.T) {
 		{"number for a name", "name: 12", `name: "12" is not allowed here, use 1 to 64 letters, digits, `},
 		{"name with a line break", `name: "a\nb"`, `name: "a\nb" is not allowed here`},
 		{"long name", "name: " + strings.Repeat("a", 65), `name: "aaaa`},
-		{"unknown strategy", "mesh: {strategy: zero1}", "mesh.strategy: \"zero1\" is not allowed here, use `fsdp`, `ddp`"},
+		{"unknown strategy", "mesh: {strategy: hsdp}", "mesh.strategy: \"hsdp\" is not allowed here, use `fsdp`, `zero2`, `zero1`, `ddp`"},
 		{"backups", "mesh: {backups: 1}", "mesh.backups: \"1\" is not allowed here, use 0, since this release has no backups"},
 		{"unknown reduce", "precision: {reduce: bf16}", "precision.reduce: \"bf16\" is not allowed here, use `fixed32` in this release"},
 		{"patch", "model: {patch: 5}", "line 1: model.patch: 5 does not divide model.image, 28"},
@@ -228,8 +232,15 @@ func TestParseErrors(t *testing.T) {
 		{"warmup", "train:\n  steps: 10\n  warmup: 11", "line 3: train.warmup: 11 is more than train.steps, 10"},
 		{"min_lr", "train: {min_lr: 1}", "line 1: train.min_lr: 1 is more than train.lr, 0.002"},
 		{"min_lr of a constant", "train: {min_lr: 1e-4, schedule: constant}", "train.min_lr: has no meaning with schedule constant"},
-		{"key of a custom model", "model:\n  type: custom\n  dim: 3", "line 3: model.dim: is not allowed when the section is custom"},
-		{"key of custom data", "data: {samples: 5, source: custom}", "line 1: data.samples: is not allowed when"},
+		{"key of a custom model", "model:\n  type: custom\n  dim: 3", "line 3: model.dim: has no meaning with model.type custom, leave it out"},
+		{"key of custom data", "data: {samples: 5, source: custom}", "line 1: data.samples: has no meaning with data.source custom, leave it out"},
+		{"samples of files", "data: {source: mnist, samples: 5}", "line 1: data.samples: has no meaning with data.source mnist, leave it out"},
+		{"path of drawn data", "data: {path: x}", "data.path: has no meaning with data.source digits"},
+		{"path with a line break", `data: {source: mnist, path: "a\nb"}`, `data.path: "a\nb" is not allowed here, use a path of at most 4096 bytes`},
+		{"long path", "data: {source: mnist, path: " + strings.Repeat("a", MaxPath+1) + "}", "data.path: "},
+		{"path that is a number", "data: {source: mnist, path: 3}", "data.path: "},
+		{"width", "data: {source: tokens, width: 8}", "data.width: \"8\" is not allowed here, use `16`, `32`"},
+		{"text for images", "data: {source: text}", "data.source: text is tokens, for model.type gpt, not vit"},
 		{"custom model alone", "model: {type: custom}", "data.source: is digits while model.type is custom: a Go program brings both or none"},
 		{"custom data alone", "data: {source: custom}", "line 1: data.source: is custom while model.type is vit"},
 		{"anchor", "model: &a {dim: 3}", "line 1: model: anchors and aliases (& and *) are not allowed"},
@@ -268,7 +279,7 @@ func TestValidate(t *testing.T) {
 		{func(r *Run) { r.Train.Steps = 0 }, `train.steps: "0" is not allowed here, use a whole number from 1 to 1000000000`},
 		{func(r *Run) { r.Train.LR = math.NaN() }, `train.lr: "NaN" is not allowed here, use a number from 1e-12 to 100`},
 		{func(r *Run) { r.Train.Clip = math.Inf(1) }, `train.clip: "+Inf" is not allowed here, use a number from 0 to 1e+09`},
-		{func(r *Run) { r.Mesh.Strategy = "x" }, "mesh.strategy: \"x\" is not allowed here, use `fsdp`, `ddp`"},
+		{func(r *Run) { r.Mesh.Strategy = "x" }, "mesh.strategy: \"x\" is not allowed here, use `fsdp`, `zero2`, `zero1`, `ddp`"},
 		{func(r *Run) { r.Model.Patch = 0 }, `model.patch: "0" is not allowed here, use a whole number from 1 to 1024`},
 		{func(r *Run) { r.Train.Batch = 4 }, "train.microbatch: 8 is more than train.batch, 4"},
 	} {
@@ -289,11 +300,13 @@ func TestCanonical(t *testing.T) {
 		t.Error("equal runs have different canonical forms")
 	}
 	// Each key counts.
-	was := string(Default().Canonical())
 	r := Default()
 	for i := range fields(&r) {
-		r := Default()
-		f := &fields(&r)[i]
+		r, f := where(i)
+		if f.local {
+			continue
+		}
+		was := string(r.Canonical())
 		switch p := f.value.(type) {
 		case *string:
 			*p += "x"
@@ -310,8 +323,50 @@ func TestCanonical(t *testing.T) {
 			t.Errorf("%s does not change the canonical form", f.key)
 		}
 	}
+	was := string(Default().Canonical())
 	if want := "shoal run file 1\nname=digits\nmodel.type=vit\nmodel.image=28\n"; !strings.HasPrefix(was, want) {
 		t.Errorf("canonical form begins %q, want %q", was[:len(want)], want)
+	}
+}
+
+// where is a run in which the key at index i of fields has a meaning, and that key.
+func where(i int) (*Run, *field) {
+	for _, source := range []string{"digits", "tokens", "mnist"} {
+		r := Default()
+		r.SetSource(source)
+		if f := &fields(&r)[i]; !f.off {
+			return &r, f
+		}
+	}
+	panic("a key that never has a meaning")
+}
+
+// A path is this machine's own: it goes through a run file, and is no part of the run.
+func TestPath(t *testing.T) {
+	got, err := Parse([]byte("data: {source: mnist, path: 'a b/c'}"))
+	if err != nil || got.Data != (Data{Source: "mnist", Path: "a b/c", Eval: 2000}) {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	if again, err := Parse(Marshal(got)); err != nil || again != got {
+		t.Errorf("Marshal and Parse give %+v, %v\nwant %+v", again, err, got)
+	}
+	with := got.Canonical()
+	if got.Data.Path = ""; !bytes.Equal(with, got.Canonical()) {
+		t.Error("the path changes the canonical form")
+	}
+}
+
+func TestSetSource(t *testing.T) {
+	r := Default()
+	r.Data.Eval = 7
+	if r.SetSource("digits"); r.Data.Eval != 7 {
+		t.Error("the source that a run has already changes it")
+	}
+	if r.SetSource("tokens"); r.Data != (Data{Source: "tokens", Eval: 2000, Width: 16}) {
+		t.Errorf("tokens begin as %+v", r.Data)
+	}
+	if r.SetSource("digits"); r.Data != Default().Data {
+		t.Errorf("digits begin as %+v", r.Data)
 	}
 }
 
@@ -329,6 +384,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(Marshal(Default()))
 	f.Add([]byte("model: {type: custom}\ndata: {source: custom}"))
 	f.Add([]byte("train: {lr: 1e-3, schedule: constant}\nmesh: {strategy: ddp, reshard: false}"))
+	f.Add([]byte("data: {source: mnist, path: a, eval: 0}"))
 	f.Add([]byte("a: &a [*a, *a]"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := Parse(text)

@@ -1,6 +1,9 @@
 package runfile
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // A fault is what is wrong with one key.
 type fault struct {
@@ -33,8 +36,8 @@ func (r *Run) fault() *fault {
 	for i := range list {
 		f := &list[i]
 		if f.off {
-			if was := f.text(); was != "0" {
-				return &fault{key: f.key, problem: fmt.Sprintf("is %s, but this key has no meaning when the section is %s", was, Custom)}
+			if !f.zero() {
+				return &fault{key: f.key, problem: fmt.Sprintf("is %s, but this key has no meaning with %s", short(f.text()), r.kindOf(f.key))}
 			}
 			continue
 		}
@@ -43,6 +46,14 @@ func (r *Run) fault() *fault {
 		}
 	}
 	return r.disagreement()
+}
+
+// kindOf is the choice that decides which keys the section of key has.
+func (r *Run) kindOf(key string) string {
+	if strings.HasPrefix(key, "data.") {
+		return "data.source " + r.Data.Source
+	}
+	return "model.type " + r.Model.Type
 }
 
 // refuse says that text is no value for f.
@@ -56,17 +67,20 @@ const maxValues = 1 << 28
 // disagreement is the first value that does not go with another one. Each value alone is allowed.
 func (r *Run) disagreement() *fault {
 	m, d, t := &r.Model, &r.Data, &r.Train
-	vit, digits := m.Type != Custom, d.Source != Custom
+	vit, own := m.Type == "vit", m.Type == Custom
+	images, sequences := d.Source == "digits" || d.Source == "mnist", d.Source == "text" || d.Source == "tokens"
 	for _, c := range []struct {
 		wrong   bool
 		key     string
 		problem string
 	}{
-		{vit != digits, "data.source", fmt.Sprintf("is %s while model.type is %s: a Go program brings both or none", d.Source, m.Type)},
+		{own != (d.Source == Custom), "data.source", fmt.Sprintf("is %s while model.type is %s: a Go program brings both or none", d.Source, m.Type)},
+		{images && !vit, "data.source", fmt.Sprintf("%s is images, for model.type vit, not %s", d.Source, m.Type)},
+		{sequences && m.Type != "gpt", "data.source", fmt.Sprintf("%s is tokens, for model.type gpt, not %s", d.Source, m.Type)},
 		{vit && m.Image%max(1, m.Patch) != 0, "model.patch", fmt.Sprintf("%d does not divide model.image, %d", m.Patch, m.Image)},
 		{vit && m.Dim%max(1, m.Heads) != 0, "model.heads", fmt.Sprintf("%d does not divide model.dim, %d", m.Heads, m.Dim)},
-		{vit && digits && m.Channels != 1, "model.channels", fmt.Sprintf("%d is not allowed here, digits have 1", m.Channels)},
-		{vit && digits && m.Classes < 10, "model.classes", fmt.Sprintf("%d is not allowed here, digits have 10", m.Classes)},
+		{vit && m.Channels != 1, "model.channels", fmt.Sprintf("%d is not allowed here, digits have 1", m.Channels)},
+		{vit && m.Classes < 10, "model.classes", fmt.Sprintf("%d is not allowed here, digits have 10", m.Classes)},
 		{t.Microbatch > t.Batch, "train.microbatch", fmt.Sprintf("%d is more than train.batch, %d", t.Microbatch, t.Batch)},
 		{vit && t.Microbatch*m.Channels*m.Image*m.Image > maxValues, "train.microbatch",
 			fmt.Sprintf("%d images are more than %d values, use fewer", t.Microbatch, maxValues)},

@@ -13,7 +13,7 @@ func (r Run) Canonical() []byte {
 	var b bytes.Buffer
 	b.WriteString("shoal run file 1\n")
 	for _, f := range fields(&r) {
-		if !f.off {
+		if !f.off && !f.local {
 			fmt.Fprintf(&b, "%s=%s\n", f.key, f.text())
 		}
 	}
@@ -26,7 +26,7 @@ func Marshal(r Run) []byte {
 	b.WriteString("# A run of Shoal. Missing keys have the values shown by `shoal init`; docs/run-file.md explains each.\n\n")
 	section := ""
 	for _, f := range fields(&r) {
-		if f.off {
+		if f.off || f.local && f.zero() {
 			continue
 		}
 		at, key, inner := strings.Cut(f.key, ".")
