@@ -71,6 +71,11 @@ type Config struct {
 	Eval  Dataset              // held-out samples; nil means no evaluation
 	Order func(step int) []int // sample indices of step's global batch
 
+	// Exporting says that some member wants the final parameters; it is the same on every member. Export, on those that
+	// do, is called for each tensor in turn with its float32 values, which are valid during the call only.
+	Exporting bool
+	Export    func(p model.Param, values []float32) error
+
 	Progress func(*Outcome)       // called after each Commit and Retry; may be nil
 	Trace    func(Event)          // called from several goroutines; may be nil
 	Stats    func(*Result) []byte // this member's row for everybody's report; may be nil

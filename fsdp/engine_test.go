@@ -47,6 +47,7 @@ type setup struct {
 	device    func(t testing.TB) kernel.Device
 	progress  func(*Outcome) // rank 0's
 	frozen    func(name string) bool
+	change    func(rank int, c *Config)
 }
 
 func fast(t testing.TB) kernel.Device {
@@ -101,6 +102,9 @@ func (s setup) run(t testing.TB) ([]*Result, []kernel.Device, error) {
 			}
 			if s.trace != nil {
 				cfg.Trace = func(e Event) { s.trace(r, e) }
+			}
+			if s.change != nil {
+				s.change(r, &cfg)
 			}
 			e, err := NewEngine(cfg)
 			if err == nil {

@@ -96,7 +96,7 @@ func (e *Engine) widen(u *unit, g *gathering) {
 	bf16 := e.cfg.ParamType == kernel.BF16
 	switch {
 	case g.staging != nil:
-		e.unstage(t, u, g.staging)
+		e.unstage(t, u, g.staging, e.cfg.ParamType.Size())
 		u.fresh = !u.whole.None()
 	case u.fresh:
 	case bf16:
@@ -111,13 +111,13 @@ func (e *Engine) widen(u *unit, g *gathering) {
 	}
 }
 
-// unstage brings what was gathered rank by rank into the order of the unit.
-func (e *Engine) unstage(t kernel.Buffer, u *unit, staging []byte) {
+// unstage brings what was gathered rank by rank, in elements of width bytes, into the order of the unit.
+func (e *Engine) unstage(t kernel.Buffer, u *unit, staging []byte, width int) {
 	if u.Trained == u.Len {
 		e.dev.Upload(t, staging)
 		return
 	}
-	at, width := 0, e.cfg.ParamType.Size()
+	at := 0
 	for r := range len(u.Cuts) - 1 {
 		for _, cuts := range [][]int{u.Cuts, u.FrozenCuts} {
 			n := cuts[r+1] - cuts[r]

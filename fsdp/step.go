@@ -313,6 +313,9 @@ func (e *Engine) evaluate(ctx context.Context, said *ready) error {
 			w.free(e.dev)
 		}
 	}
+	if err := e.export(ctx); err != nil {
+		return err
+	}
 	if e.cfg.Stats != nil {
 		said.Stats = e.cfg.Stats(e.res)
 	}
