@@ -22,10 +22,10 @@ endef
 
 .NOTPARALLEL:
 .PHONY: test build gen install-needs check-format check-vet check-static check-generated check-imports check-browser \
-	check-platforms check-noasm check-unit check-testnet
+	check-platforms check-noasm check-interop check-unit check-testnet
 
 test: install-needs check-format check-generated check-vet check-static check-imports check-platforms check-browser \
-	check-noasm check-testnet check-unit
+	check-noasm check-interop check-testnet check-unit
 	@echo "== all ok"
 
 build:
@@ -34,10 +34,12 @@ build:
 gen:
 	for g in $(GENERATORS); do "$$g" || exit 1; done
 
-# Go, and a C compiler for the race detector; any Go from 1.21 on fetches the version in go.mod by itself.
+# Go, a C compiler for the race detector, and Python for the interop tests; any Go from 1.21 on fetches the version in
+# go.mod by itself.
 install-needs:
 	@need=""; command -v go >/dev/null || need="golang-go"; \
 	command -v gcc >/dev/null || command -v clang >/dev/null || need="$$need gcc libc6-dev"; \
+	python3 -c 'import ensurepip, venv' 2>/dev/null || need="$$need python3-venv"; \
 	if [ -n "$$need" ]; then \
 		if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 			echo "make test needs: $$need" >&2; exit 1; \
@@ -70,6 +72,13 @@ check-browser:
 
 check-noasm:
 	$(call step,tests without assembly,go test -tags noasm -shuffle=on $(NUMBERS))
+
+# Against other programs that read and write the same files. Elsewhere these tests are skipped without their needs, but
+# not here. The environment stays in build/venv.
+check-interop:
+	$(call step,interop with safetensors and numpy,scripts/venv.sh && \
+		go test -count=1 -run TestInterop -v ./internal/safetensors | tee build/interop.log && \
+		grep -q -e '--- PASS: TestInterop' build/interop.log)
 
 # Separate processes on this machine: four of them must end with the same model as one.
 check-testnet: build
