@@ -10,4 +10,6 @@ if ! "$python" -c 'import torch' 2>/dev/null; then
 	.venv/bin/pip install --quiet torch numpy
 	python=.venv/bin/python
 fi
+export PYTHONDONTWRITEBYTECODE=1
 "$python" vit.py ../../model/vit/testdata
+"$python" gpt.py ../../model/gpt/testdata

@@ -3,8 +3,7 @@
 
     python3 vit.py ../../model/vit/testdata
 
-For each configuration NAME it writes NAME.json and NAME.f32. The .f32 file is a run of little-endian float32; "tensors"
-in the JSON gives each tensor's name, shape and offset in elements:
+For each configuration NAME it writes NAME.json and NAME.f32 (see common.py) with the tensors
 
     images            (STEPS, BATCH, channels, image, image)  one batch per step
     param/<name>      initial parameters, matrices as (out, in)
@@ -12,23 +11,20 @@ in the JSON gives each tensor's name, shape and offset in elements:
     grad/<name>       gradient of the SUM of batch 0's losses, at the initial parameters
 
 and "labels" (STEPS x BATCH), "losses" (BATCH, of batch 0), "step_losses" (mean loss before each AdamW step), "norms"
-(gradient norm of the mean loss before clipping) and "lr" (STEPS). Everything is computed in float64 from float32
-parameters and images, and rounded at the end, so that the goldens are nearer to the truth than any float32 run.
+(gradient norm of the mean loss before clipping) and "lr" (STEPS).
 
 The model is written here a second time, from torch.nn alone: it shares nothing with the Go code but the names.
 """
 
-import json
 import math
-import sys
-from pathlib import Path
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+import common
+
 STEPS, BATCH = 10, 4
-BETAS, EPS, WEIGHT_DECAY, CLIP, LR, WARMUP = (0.9, 0.95), 1e-8, 0.05, 1.0, 3e-3, 4
 
 CONFIGS = {
     "small": dict(image=14, patch=7, channels=1, dim=16, depth=2, heads=2, classes=10),
@@ -98,45 +94,13 @@ def initialise(model, gen):
         p.data.copy_(r.float())
 
 
-class Writer:
-    def __init__(self):
-        self.index, self.data, self.offset = [], [], 0
-
-    def add(self, name, t):
-        t = t.detach().to(torch.float32).contiguous()
-        self.index.append({"name": name, "shape": list(t.shape), "offset": self.offset})
-        self.data.append(t.numpy().astype("<f4").tobytes())
-        self.offset += t.numel()
-
-    def add_parameter(self, prefix, name, t):
-        # The convolution's weight (dim, channels, patch, patch) is a matrix (dim, channels*patch*patch).
-        self.add(prefix + name, t.flatten(1) if t.dim() > 2 else t)
+def matrix(t):
+    """The convolution's weight (dim, channels, patch, patch) is a matrix (dim, channels*patch*patch)."""
+    return t.flatten(1) if t.dim() > 2 else t
 
 
 def decays(name):
     return name.endswith("weight") and "norm" not in name
-
-
-def train(model, images, labels, record):
-    """Takes STEPS AdamW steps with warmup, then a constant rate; decay on matrices only; the norm clipped to CLIP."""
-    named = list(model.named_parameters())
-    groups = [
-        {"params": [p for n, p in named if decays(n)], "weight_decay": WEIGHT_DECAY},
-        {"params": [p for n, p in named if not decays(n)], "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=EPS)
-    for step in range(STEPS):
-        lr = LR * min(1.0, (step + 1) / WARMUP)
-        for group in optimizer.param_groups:
-            group["lr"] = lr
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(images[step]), labels[step])
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-        optimizer.step()
-        record["step_losses"].append(loss.item())
-        record["norms"].append(norm.item())
-        record["lr"].append(lr)
 
 
 def write(out, name, cfg, seed):
@@ -146,38 +110,24 @@ def write(out, name, cfg, seed):
     images = torch.randn(STEPS, BATCH, cfg["channels"], cfg["image"], cfg["image"], generator=gen)
     labels = torch.randint(cfg["classes"], (STEPS, BATCH), generator=gen)
 
-    w = Writer()
+    w = common.Writer()
     w.add("images", images)
     for n, p in model.named_parameters():
-        w.add_parameter("param/", n, p)
+        w.add("param/" + n, matrix(p))
     logits = model(images[0].double())
     losses = F.cross_entropy(logits, labels[0], reduction="none")
     losses.sum().backward()
     w.add("logits", logits)
     for n, p in model.named_parameters():
-        w.add_parameter("grad/", n, p.grad)
+        w.add("grad/" + n, matrix(p.grad))
 
     record = {
-        "config": cfg, "steps": STEPS, "batch": BATCH,
-        "beta1": BETAS[0], "beta2": BETAS[1], "eps": EPS, "weight_decay": WEIGHT_DECAY, "clip": CLIP,
+        "config": cfg, "steps": STEPS, "batch": BATCH, **common.hyper(),
         "labels": labels.flatten().tolist(), "losses": losses.tolist(),
-        "step_losses": [], "norms": [], "lr": [],
+        **common.train(list(model.named_parameters()), decays, STEPS,
+                       lambda step: F.cross_entropy(model(images[step].double()), labels[step])),
     }
-    train(model, images.double(), labels, record)
-    record["tensors"] = w.index
-    lines = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in record.items())
-    (out / f"{name}.json").write_text("{\n" + lines + "\n}\n")
-    (out / f"{name}.f32").write_bytes(b"".join(w.data))
+    w.save(out, name, record)
 
 
-def main():
-    if len(sys.argv) != 2:
-        sys.exit(f"usage: {sys.argv[0]} DIRECTORY")
-    out = Path(sys.argv[1])
-    out.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
-    for seed, (name, cfg) in enumerate(CONFIGS.items(), start=1):
-        write(out, name, cfg, seed)
-
-
-main()
+common.write_all(CONFIGS, write)
