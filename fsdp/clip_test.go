@@ -33,9 +33,7 @@ func referenceNorm(t *testing.T, s setup, order []int) float64 {
 		if err := s.train.Read(order[mb[0]:mb[1]], &b); err != nil {
 			t.Fatal(err)
 		}
-		if enc, ok := s.model.(model.Encoder); ok {
-			encode(enc.Encode, b.Floats, b.N)
-		}
+		model.EncodeBatch(s.model, &b)
 		count += b.Count()
 		in := model.UploadBatch(dev, &b)
 		stages := s.model.Stages()

@@ -112,7 +112,6 @@ type Engine struct {
 	rank    int
 	units   []*unit
 	stages  []model.Stage
-	encode  func(dst, src []float32)
 	train   walk
 	eval    walk
 	clock   time.Time
@@ -175,9 +174,6 @@ func NewEngine(cfg Config) (*Engine, error) {
 	}
 	e.decider = &Decider{Layout: e.layout, Hyper: cfg.Hyper, BatchSize: func(s int) int { return len(cfg.Order(s)) }}
 	_, _, _, _, e.exps = e.decider.next(nil)
-	if enc, ok := cfg.Model.(model.Encoder); ok {
-		e.encode = enc.Encode
-	}
 	var units []int
 	for _, s := range e.stages {
 		units = append(units, s.Unit)

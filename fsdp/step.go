@@ -117,25 +117,12 @@ func (e *Engine) load(data Dataset, order []int, list [][2]int) (*work, error) {
 		if err := data.Read(order[mb[0]:mb[1]], &b); err != nil {
 			return nil, err
 		}
-		if e.encode != nil {
-			encode(e.encode, b.Floats, b.N)
-		}
+		model.EncodeBatch(e.cfg.Model, &b)
 		w.batches = append(w.batches, model.UploadBatch(e.dev, &b))
 		w.counts = append(w.counts, b.Count())
 		w.samples += b.N
 	}
 	return w, nil
-}
-
-// encode applies f to each of the n samples in floats.
-func encode(f func(dst, src []float32), floats []float32, n int) {
-	per := len(floats) / n
-	src := make([]float32, per)
-	for i := range n {
-		s := floats[i*per : (i+1)*per]
-		copy(src, s)
-		f(s, src)
-	}
 }
 
 func (w *work) free(dev kernel.Device) {
