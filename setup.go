@@ -11,6 +11,7 @@ import (
 	"shoal/internal/data"
 	"shoal/internal/runfile"
 	"shoal/model"
+	"shoal/model/gpt"
 	"shoal/model/vit"
 )
 
@@ -77,12 +78,8 @@ func (t *task) build() error {
 		return fmt.Errorf("this run trains a Go program's own model (model.type: %s): join it with that program", runfile.Custom)
 	}
 	var err error
-	if t.model, err = vit.New(vit.Config{Image: m.Image, Patch: m.Patch, Channels: m.Channels, Dim: m.Dim, Depth: m.Depth,
-		Heads: m.Heads, Classes: m.Classes}); err != nil {
+	if t.model, err = buildModel(m); err != nil {
 		return err
-	}
-	if m.Channels != 1 || m.Classes < 10 {
-		return fmt.Errorf("run file: data.source digits has 1 channel and 10 classes: set model.channels to 1 and model.classes to at least 10")
 	}
 	if t.data, err = data.NewDigits(data.DigitsConfig{Seed: d.Seed, Image: m.Image, Count: d.Samples}); err != nil {
 		return err
@@ -91,6 +88,15 @@ func (t *task) build() error {
 		t.eval, err = data.NewDigits(data.DigitsConfig{Seed: d.Seed, Image: m.Image, Count: d.Eval, First: data.HeldOut})
 	}
 	return err
+}
+
+// buildModel makes the network that the run file names.
+func buildModel(m runfile.Model) (model.Model, error) {
+	if m.Type == "gpt" {
+		return gpt.New(gpt.Config{Vocab: m.Vocab, Context: m.Context, Dim: m.Dim, Depth: m.Depth, Heads: m.Heads})
+	}
+	return vit.New(vit.Config{Image: m.Image, Patch: m.Patch, Channels: m.Channels, Dim: m.Dim, Depth: m.Depth,
+		Heads: m.Heads, Classes: m.Classes})
 }
 
 // describe is what others need to build the same task.

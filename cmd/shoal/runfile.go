@@ -66,7 +66,7 @@ func override[T any](o *overrides, name, help string, register func(name string,
 func addOverrides(cmd *cobra.Command) *overrides {
 	o, f := &overrides{cmd: cmd}, cmd.Flags()
 	override(o, "data", "data.source of the run file", f.String, func(r *shoal.RunFile, v string) { r.Data.Source = v })
-	override(o, "model", "model.type of the run file", f.String, func(r *shoal.RunFile, v string) { r.Model.Type = v })
+	override(o, "model", "model.type of the run file", f.String, func(r *shoal.RunFile, v string) { r.SetModel(v) })
 	override(o, "steps", "train.steps of the run file; a longer train.warmup is cut to it", f.Int, func(r *shoal.RunFile, v int) {
 		r.Train.Steps, r.Train.Warmup = v, min(r.Train.Warmup, v)
 	})

@@ -25,17 +25,20 @@ type field struct {
 // fields lists the keys of r in the order of the documentation.
 func fields(r *Run) []field {
 	m, d, t, h := &r.Model, &r.Data, &r.Train, &r.Mesh
+	vit, gpt := m.Type == "vit", m.Type == "gpt"
 	list := []field{
 		name("name", &r.Name, "what people call the run"),
 
-		choice("model.type", &m.Type, "the network; `custom` is that of a Go program", "vit", Custom),
-		whole("model.image", &m.Image, 1, 1024, "width and height of an image in pixels"),
-		whole("model.patch", &m.Patch, 1, 1024, "width and height of a patch in pixels; divides `image`"),
-		whole("model.channels", &m.Channels, 1, 64, "values per pixel; digits have 1"),
-		whole("model.dim", &m.Dim, 1, 16384, "width of a token"),
-		whole("model.depth", &m.Depth, 1, 1024, "number of blocks"),
-		whole("model.heads", &m.Heads, 1, 1024, "attention heads; divides `dim`"),
-		whole("model.classes", &m.Classes, 1, 65536, "what the network tells apart; at least 10 for digits"),
+		choice("model.type", &m.Type, "the network; `custom` is that of a Go program", "vit", "gpt", Custom),
+		only(vit, whole("model.image", &m.Image, 1, 1024, "width and height of an image in pixels")),
+		only(vit, whole("model.patch", &m.Patch, 1, 1024, "width and height of a patch in pixels; divides `image`")),
+		only(vit, whole("model.channels", &m.Channels, 1, 64, "values per pixel; digits have 1")),
+		only(m.Type != Custom, whole("model.dim", &m.Dim, 1, 16384, "width of a token")),
+		only(m.Type != Custom, whole("model.depth", &m.Depth, 1, 1024, "number of blocks")),
+		only(m.Type != Custom, whole("model.heads", &m.Heads, 1, 1024, "attention heads; divides `dim`")),
+		only(vit, whole("model.classes", &m.Classes, 1, 65536, "what the network tells apart; at least 10 for digits")),
+		only(gpt, whole("model.vocab", &m.Vocab, 1, 1<<24, "tokens that there are; at least 256 for text")),
+		only(gpt, whole("model.context", &m.Context, 1, 65536, "tokens of a sample, and how far back each one looks")),
 
 		choice("data.source", &d.Source, "what it learns from; `custom` is the data of a Go program",
 			"digits", "mnist", "text", "tokens", Custom),
@@ -74,11 +77,7 @@ func fields(r *Run) []field {
 		choice("wire.packing", &r.Wire.Packing, "lossless compression of what travels", "auto", "on", "off"),
 	}
 	for i := range list {
-		key := list[i].key
-		if m.Type == Custom && strings.HasPrefix(key, "model.") && key != "model.type" {
-			list[i].off = true
-		}
-		if key == "mesh.backups" {
+		if list[i].key == "mesh.backups" {
 			list[i].allowed = "0, since this release has no backups"
 		}
 	}

@@ -18,16 +18,18 @@ type Run struct {
 // then zero.
 const Custom = "custom"
 
-// Model is the network. All but Type belong to the vision transformer.
+// Model is the network: a vision transformer or a language model.
 type Model struct {
-	Type     string `yaml:"type"`     // "vit" or Custom
-	Image    int    `yaml:"image"`    // width and height of an image in pixels
-	Patch    int    `yaml:"patch"`    // width and height of a patch in pixels; divides Image
-	Channels int    `yaml:"channels"` // values per pixel
+	Type     string `yaml:"type"`     // "vit", "gpt" or Custom
+	Image    int    `yaml:"image"`    // vit: width and height of an image in pixels
+	Patch    int    `yaml:"patch"`    // vit: width and height of a patch in pixels; divides Image
+	Channels int    `yaml:"channels"` // vit: values per pixel
 	Dim      int    `yaml:"dim"`      // width of a token
 	Depth    int    `yaml:"depth"`    // blocks
 	Heads    int    `yaml:"heads"`    // attention heads; divides Dim
-	Classes  int    `yaml:"classes"`
+	Classes  int    `yaml:"classes"`  // vit: what it tells apart
+	Vocab    int    `yaml:"vocab"`    // gpt: tokens that there are
+	Context  int    `yaml:"context"`  // gpt: tokens of a sample
 }
 
 // Data is what the network learns from.
@@ -48,6 +50,15 @@ func (r *Run) SetSource(source string) {
 	if r.Data.Source != source {
 		r.Data = everything().Data
 		r.Data.Source = source
+		r.clearOff()
+	}
+}
+
+// SetModel sets the model's type. Another one than before begins with the defaults that it has.
+func (r *Run) SetModel(kind string) {
+	if r.Model.Type != kind {
+		r.Model = everything().Model
+		r.Model.Type = kind
 		r.clearOff()
 	}
 }
@@ -111,7 +122,7 @@ func Default() Run {
 func everything() Run {
 	return Run{
 		Name:  "digits",
-		Model: Model{Type: "vit", Image: 28, Patch: 7, Channels: 1, Dim: 64, Depth: 12, Heads: 4, Classes: 10},
+		Model: Model{Type: "vit", Image: 28, Patch: 7, Channels: 1, Dim: 64, Depth: 12, Heads: 4, Classes: 10, Vocab: 256, Context: 128},
 		Data:  Data{Source: "digits", Samples: 60000, Eval: 2000, Seed: 1, Width: 16},
 		Train: Train{
 			Steps: 450, Batch: 64, Microbatch: 8, LR: 2e-3, Schedule: "cosine", Warmup: 20,

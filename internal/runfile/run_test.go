@@ -240,6 +240,15 @@ func TestParseErrors(t *testing.T) {
 		{"long path", "data: {source: mnist, path: " + strings.Repeat("a", MaxPath+1) + "}", "data.path: "},
 		{"path that is a number", "data: {source: mnist, path: 3}", "data.path: "},
 		{"width", "data: {source: tokens, width: 8}", "data.width: \"8\" is not allowed here, use `16`, `32`"},
+		{"key of the vit in a gpt", "model: {type: gpt, patch: 7}\ndata: {source: text}", "line 1: model.patch: has no meaning with model.type gpt, leave it out"},
+		{"key of the gpt in a vit", "model: {context: 64}", "line 1: model.context: has no meaning with model.type vit, leave it out"},
+		{"vocab for text", "model: {type: gpt, vocab: 255}\ndata: {source: text}", "line 1: model.vocab: 255 is not allowed here, text has 256 different bytes"},
+		{"context", "model: {type: gpt, context: 0}\ndata: {source: text}", `line 1: model.context: "0" is not allowed here, use a whole number from 1 to 65536`},
+		{"heads of a gpt", "model: {type: gpt, heads: 5}\ndata: {source: text}", "line 1: model.heads: 5 does not divide model.dim, 64"},
+		{"images for tokens", "model: {type: gpt}", "data.source: digits is images, for model.type vit, not gpt"},
+		{"microbatch of many scores", "model: {type: gpt, vocab: 50257, context: 1024}\ndata: {source: tokens}\ntrain: {microbatch: 21}",
+			"line 3: train.microbatch: 21 samples of model.context x model.vocab scores are more than"},
+		{"unknown model", "model: {type: rnn}", "model.type: \"rnn\" is not allowed here, use `vit`, `gpt`, `custom`"},
 		{"text for images", "data: {source: text}", "data.source: text is tokens, for model.type gpt, not vit"},
 		{"custom model alone", "model: {type: custom}", "data.source: is digits while model.type is custom: a Go program brings both or none"},
 		{"custom data alone", "data: {source: custom}", "line 1: data.source: is custom while model.type is vit"},
@@ -331,9 +340,10 @@ func TestCanonical(t *testing.T) {
 
 // where is a run in which the key at index i of fields has a meaning, and that key.
 func where(i int) (*Run, *field) {
-	for _, source := range []string{"digits", "tokens", "mnist"} {
+	for source, kind := range map[string]string{"digits": "vit", "tokens": "gpt", "mnist": "vit"} {
 		r := Default()
 		r.SetSource(source)
+		r.SetModel(kind)
 		if f := &fields(&r)[i]; !f.off {
 			return &r, f
 		}
@@ -370,6 +380,33 @@ func TestSetSource(t *testing.T) {
 	}
 }
 
+func TestParseGPT(t *testing.T) {
+	got, err := Parse([]byte("model: {type: gpt, context: 64, dim: 128, heads: 2}\ndata: {source: text}"))
+	want := Default()
+	want.Model = Model{Type: "gpt", Dim: 128, Depth: 12, Heads: 2, Vocab: 256, Context: 64}
+	want.SetSource("text")
+	if err != nil || got != want {
+		t.Fatalf("got %+v, %v\nwant %+v", got, err, want)
+	}
+	if again, err := Parse(Marshal(got)); err != nil || again != got {
+		t.Errorf("Marshal and Parse give %+v, %v\nwant %+v", again, err, got)
+	}
+}
+
+func TestSetModel(t *testing.T) {
+	r := Default()
+	r.Model.Dim = 7
+	if r.SetModel("vit"); r.Model.Dim != 7 {
+		t.Error("the type that a run has already changes it")
+	}
+	if r.SetModel("gpt"); r.Model != (Model{Type: "gpt", Dim: 64, Depth: 12, Heads: 4, Vocab: 256, Context: 128}) {
+		t.Errorf("a gpt begins as %+v", r.Model)
+	}
+	if r.SetModel("vit"); r.Model != Default().Model {
+		t.Errorf("a vit begins as %+v", r.Model)
+	}
+}
+
 func TestMarshalQuotesNames(t *testing.T) {
 	for _, name := range []string{"12", "true", "null", "1e3", "on", "-", ".nan", "a", "2026-01-01", "0x1", "---", "-a", "..."} {
 		r := Default()
@@ -385,6 +422,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("model: {type: custom}\ndata: {source: custom}"))
 	f.Add([]byte("train: {lr: 1e-3, schedule: constant}\nmesh: {strategy: ddp, reshard: false}"))
 	f.Add([]byte("data: {source: mnist, path: a, eval: 0}"))
+	f.Add([]byte("model: {type: gpt, vocab: 300}\ndata: {source: text}"))
 	f.Add([]byte("a: &a [*a, *a]"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := Parse(text)
