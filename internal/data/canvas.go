@@ -79,9 +79,13 @@ func (c *canvas) develop(out []float32) {
 			value = min(white, (outer-root(near))*(white/one))
 		}
 		value += c.noise.bell() * noise >> 16
-		out[i] = float32(value-mean) / spread // both exact in float32, so the quotient is one rounding
+		out[i] = normal(value)
 	}
 }
+
+// normal turns a pixel's value into what training likes. Both numbers are exact in float32, so the quotient is one
+// rounding.
+func normal(value int64) float32 { return float32(value-mean) / spread }
 
 // root is the integer square root of x, for x below 2^52: float64 holds x, and IEEE square roots are exact enough to
 // round down to it.
