@@ -522,17 +522,22 @@ func TestCollectives(t *testing.T) {
 		}
 		c.add(1)
 		c.add(2)
+		var first sync.WaitGroup // the others' first gather too is over when member 2 goes
+		first.Add(3)
 		c.each(func(i int, n *Node) error {
 			v, err := n.View(t.Context())
-			if err != nil {
-				return err
+			if err == nil {
+				err = n.Begin(v.Fence, nothing{})
 			}
-			if err := n.Begin(v.Fence, nothing{}); err != nil {
+			if err != nil {
+				first.Done()
 				return err
 			}
 			parts := [][]byte{make([]byte, 4), make([]byte, 4), make([]byte, 4)}
 			mine := []byte{byte(i), 1, 2, 3}
-			if err := gathered(n.AllGather(t.Context(), 1, 2, mine, parts)); err != nil {
+			err = gathered(n.AllGather(t.Context(), 1, 2, mine, parts))
+			first.Done()
+			if err != nil {
 				return err
 			}
 			for r, p := range parts {
@@ -541,6 +546,7 @@ func TestCollectives(t *testing.T) {
 				}
 			}
 			if i == 2 { // gone instead of taking part
+				first.Wait()
 				n.Leave("interrupted")
 				return nil
 			}
