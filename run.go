@@ -34,7 +34,7 @@ type member struct {
 
 func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 	m := &member{cfg: cfg, start: time.Now()}
-	if err := m.prepare(); err != nil {
+	if err := m.prepare(ctx); err != nil {
 		return nil, err
 	}
 	defer func() { m.close(err) }()
@@ -59,7 +59,7 @@ func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 }
 
 // prepare checks the configuration and opens the device and the network, but talks to nobody.
-func (m *member) prepare() error {
+func (m *member) prepare(ctx context.Context) error {
 	cfg := &m.cfg
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -84,16 +84,18 @@ func (m *member) prepare() error {
 			return errors.New("Config.RunFile is needed to start a run, Config.Link to join one")
 		}
 		var err error
-		if m.task, err = newTask(*cfg.RunFile, *cfg); err != nil {
+		if m.task, err = newTask(ctx, *cfg.RunFile, *cfg); err != nil {
 			return err
 		}
 	}
 	var err error
 	if m.device, err = cpu.New(cpu.Config{Threads: cfg.Cores, Path: cfg.Kernel}); err != nil {
+		m.task.close()
 		return err
 	}
 	if m.fingerprint, err = kernel.Fingerprint(m.device); err != nil {
 		m.device.Close()
+		m.task.close()
 		return err
 	}
 	return nil
@@ -130,7 +132,7 @@ func (m *member) join(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if m.task, err = parseDescription(b, m.cfg); err != nil {
+		if m.task, err = parseDescription(ctx, b, m.cfg); err != nil {
 			return err
 		}
 	}
@@ -292,6 +294,7 @@ func (m *member) close(err error) {
 		m.host.Close()
 	}
 	m.device.Close()
+	m.task.close()
 }
 
 // comm makes a Node the engine's Comm: the packages don't know each other's types.

@@ -1,6 +1,7 @@
 package shoal
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -20,24 +21,31 @@ type task struct {
 	run         RunFile
 	model       model.Model
 	data, eval  Dataset
+	files       *data.Local            // what data and eval are read from; nil if they are not files
 	frozen      func(name string) bool // nil: nothing
-	fingerprint string                 // of everything but the data's contents: run file and model
+	fingerprint string                 // of run file, model and data
 }
 
 // description is what a peer that joins fetches before it is admitted. Its JSON fields are part of the protocol.
 type description struct {
-	RunFile string `json:"run_file"`
-	Model   string `json:"model"` // fingerprint of the task
+	RunFile string         `json:"run_file"`       // without data.path
+	Model   string         `json:"model"`          // fingerprint of the task
+	Data    *data.Identity `json:"data,omitempty"` // the files that it learns from
 }
 
-// newTask builds what run and cfg say.
-func newTask(run RunFile, cfg Config) (*task, error) {
+// newTask builds what run and cfg say. Its data can be read until ctx ends.
+func newTask(ctx context.Context, run RunFile, cfg Config) (_ *task, err error) {
 	if err := run.Validate(); err != nil {
 		return nil, err
 	}
 	t := &task{run: run, model: cfg.Model, data: cfg.Data, eval: cfg.Eval}
+	defer func() {
+		if err != nil {
+			t.close()
+		}
+	}()
 	if cfg.Model == nil {
-		if err := t.build(); err != nil {
+		if err := t.build(ctx, cfg); err != nil {
 			return nil, err
 		}
 	} else if run.Model.Type != runfile.Custom || run.Data.Source != runfile.Custom {
@@ -53,7 +61,6 @@ func newTask(run RunFile, cfg Config) (*task, error) {
 	if err := fsdp.CheckFrozen(t.model, run.Train.Frozen); err != nil {
 		return nil, err
 	}
-	var err error
 	if t.frozen, err = fsdp.FrozenBy(run.Train.Frozen); err != nil {
 		return nil, err
 	}
@@ -67,27 +74,23 @@ func newTask(run RunFile, cfg Config) (*task, error) {
 	if t.eval != nil {
 		fmt.Fprintf(h, ", %d held out", t.eval.Len())
 	}
+	if id := t.identity(); id != nil {
+		fmt.Fprintf(h, ", %v", id)
+	}
 	t.fingerprint = hex.EncodeToString(h.Sum(nil))
 	return t, nil
 }
 
 // build makes the model and the data that the run file names.
-func (t *task) build() error {
-	m, d := t.run.Model, t.run.Data
-	if m.Type == runfile.Custom || d.Source == runfile.Custom {
+func (t *task) build(ctx context.Context, cfg Config) (err error) {
+	m := t.run.Model
+	if m.Type == runfile.Custom {
 		return fmt.Errorf("this run trains a Go program's own model (model.type: %s): join it with that program", runfile.Custom)
 	}
-	var err error
 	if t.model, err = buildModel(m); err != nil {
 		return err
 	}
-	if t.data, err = data.NewDigits(data.DigitsConfig{Seed: d.Seed, Image: m.Image, Count: d.Samples}); err != nil {
-		return err
-	}
-	if d.Eval > 0 {
-		t.eval, err = data.NewDigits(data.DigitsConfig{Seed: d.Seed, Image: m.Image, Count: d.Eval, First: data.HeldOut})
-	}
-	return err
+	return t.openData(ctx, cfg)
 }
 
 // buildModel makes the network that the run file names.
@@ -101,11 +104,13 @@ func buildModel(m runfile.Model) (model.Model, error) {
 
 // describe is what others need to build the same task.
 func (t *task) describe() ([]byte, error) {
-	return json.Marshal(description{RunFile: string(runfile.Marshal(t.run)), Model: t.fingerprint})
+	run := t.run
+	run.Data.Path = ""
+	return json.Marshal(description{RunFile: string(runfile.Marshal(run)), Model: t.fingerprint, Data: t.identity()})
 }
 
 // parseDescription is describe's inverse. A program with a model of its own must come to the same fingerprint.
-func parseDescription(b []byte, cfg Config) (*task, error) {
+func parseDescription(ctx context.Context, b []byte, cfg Config) (*task, error) {
 	var d description
 	if err := json.Unmarshal(b, &d); err != nil {
 		return nil, fmt.Errorf("the run's description is not readable (another version of shoal?): %w", err)
@@ -114,11 +119,19 @@ func parseDescription(b []byte, cfg Config) (*task, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the run's description is not readable (another version of shoal?): %w", err)
 	}
-	t, err := newTask(run, cfg)
+	run.Data.Path = "" // others don't say which of this machine's files to open
+	t, err := newTask(ctx, run, cfg)
 	if err != nil {
 		return nil, err
 	}
+	if id := t.identity(); id != nil && d.Data != nil {
+		if differs := d.Data.Compare(*id); differs != "" {
+			t.close()
+			return nil, fmt.Errorf("the data here are not those of the run: %s", differs)
+		}
+	}
 	if t.fingerprint != d.Model {
+		t.close()
 		return nil, fmt.Errorf("this program builds another model or data set than the peer that started the run: use the same program and version")
 	}
 	return t, nil

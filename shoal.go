@@ -42,6 +42,10 @@ type Config struct {
 	Data  Dataset
 	Eval  Dataset
 
+	// Files is where this machine has the files of a run file whose data.source is files: "mnist:DIR", "text:FILE" or
+	// "tokens:FILE". Empty means data.path of RunFile. What is in them must be the same on every peer.
+	Files string
+
 	// Link joins the run that it names. Empty means: start one.
 	Link string
 	// Peers is how many peers a new run waits for, this one included. 0 means 1.

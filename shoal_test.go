@@ -186,7 +186,7 @@ func TestReceivedBytes(t *testing.T) {
 					c.RunFile = &run
 				}
 			})...)
-			task, err := newTask(run, Config{})
+			task, err := newTask(t.Context(), run, Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
