@@ -81,7 +81,11 @@ func (n *network) run(ctx context.Context, file string) error {
 		return context.Cause(ctx)
 	}
 	for len(n.processes) < n.cfg.Peers {
-		if err := n.start("join", link); err != nil {
+		args := []string{"join", link}
+		if d := n.cfg.RunFile.Data; d.Path != "" {
+			args = append(args, "--data", d.Source+":"+d.Path)
+		}
+		if err := n.start(args...); err != nil {
 			return err
 		}
 	}

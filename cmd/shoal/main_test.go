@@ -46,6 +46,8 @@ func TestWrongUsage(t *testing.T) {
 		{"bad weights", []string{"testnet", "--weights", "1,x"}, "weights"},
 		{"overridden key", []string{"testnet", "--strategy", "zero9"}, "mesh.strategy"},
 		{"overridden data", []string{"testnet", "--data", "imagenet"}, "data.source"},
+		{"overridden data of tokens", []string{"testnet", "--data", "text:x"}, "data.source: text is tokens, for model.type gpt"},
+		{"path of digits", []string{"testnet", "--data", "digits:x"}, "data.path"},
 		{"overridden model", []string{"testnet", "--model", "rnn"}, "model.type"},
 		{"overridden steps", []string{"testnet", "--steps", "0"}, "train.steps"},
 		{"no arguments", []string{"version", "x"}, "does not take"},

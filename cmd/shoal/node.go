@@ -70,6 +70,7 @@ func (a *app) logger() *slog.Logger {
 func (a *app) upCommand() *cobra.Command {
 	var n nodeFlags
 	var peers int
+	var o *overrides
 	cmd := &cobra.Command{
 		Use:   "up RUN.yaml",
 		Short: "Start a run and print the link with which others join it",
@@ -89,16 +90,22 @@ func (a *app) upCommand() *cobra.Command {
 			if cfg.RunFile, err = a.readRunFile(args[0]); err != nil {
 				return err
 			}
+			if err := o.apply(cfg.RunFile); err != nil {
+				return err
+			}
 			return a.node(cmd.Context(), &n, cfg)
 		},
 	}
 	n.add(cmd)
+	o = &overrides{cmd: cmd}
+	overrideData(o)
 	cmd.Flags().IntVar(&peers, "peers", 1, "peers to wait for, this one included")
 	return cmd
 }
 
 func (a *app) joinCommand() *cobra.Command {
 	var n nodeFlags
+	var files string
 	cmd := &cobra.Command{
 		Use:     "join LINK",
 		Short:   "Join the run that a link names",
@@ -112,10 +119,12 @@ func (a *app) joinCommand() *cobra.Command {
 			if cfg.Link = args[0]; cfg.Link == "" {
 				return wrongInput{errors.New("the link is empty, copy the one that `shoal up` printed")}
 			}
+			cfg.Files = files
 			return a.node(cmd.Context(), &n, cfg)
 		},
 	}
 	n.add(cmd)
+	cmd.Flags().StringVar(&files, "data", "", "where this machine has the run's files, if it learns from files: mnist:DIR, text:FILE or tokens:FILE")
 	return cmd
 }
 

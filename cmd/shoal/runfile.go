@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -43,6 +45,9 @@ func (a *app) readRunFile(path string) (*shoal.RunFile, error) {
 	if err != nil {
 		return nil, wrongInput{fmt.Errorf("%s: %w", path, err)}
 	}
+	if files := run.Data.Path; files != "" && path != "-" && !filepath.IsAbs(files) {
+		run.Data.Path = filepath.Join(filepath.Dir(path), files)
+	}
 	return &run, nil
 }
 
@@ -63,9 +68,19 @@ func override[T any](o *overrides, name, help string, register func(name string,
 	})
 }
 
+// overrideData adds the flag that sets data.source and, after a colon, data.path.
+func overrideData(o *overrides) {
+	override(o, "data", "data.source of the run file, with the path of its files: digits, mnist:DIR, text:FILE or tokens:FILE",
+		o.cmd.Flags().String, func(r *shoal.RunFile, v string) {
+			source, path, _ := strings.Cut(v, ":")
+			r.SetSource(source)
+			r.Data.Path = path
+		})
+}
+
 func addOverrides(cmd *cobra.Command) *overrides {
 	o, f := &overrides{cmd: cmd}, cmd.Flags()
-	override(o, "data", "data.source of the run file", f.String, func(r *shoal.RunFile, v string) { r.Data.Source = v })
+	overrideData(o)
 	override(o, "model", "model.type of the run file", f.String, func(r *shoal.RunFile, v string) { r.SetModel(v) })
 	override(o, "steps", "train.steps of the run file; a longer train.warmup is cut to it", f.Int, func(r *shoal.RunFile, v int) {
 		r.Train.Steps, r.Train.Warmup = v, min(r.Train.Warmup, v)
