@@ -15,6 +15,7 @@ import (
 	"shoal/internal/version"
 	"shoal/kernel"
 	"shoal/kernel/cpu"
+	"shoal/model"
 	"shoal/peer"
 	"shoal/swarm"
 )
@@ -29,11 +30,11 @@ type member struct {
 	node        *swarm.Node
 	view        swarm.View
 	runID       string
-	start       time.Time
+	out         *output // nil: this peer doesn't keep the model
 }
 
 func run(ctx context.Context, cfg Config) (rep *Report, err error) {
-	m := &member{cfg: cfg, start: time.Now()}
+	m := &member{cfg: cfg}
 	if err := m.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -43,6 +44,12 @@ func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 	}
 	if m.view, err = m.node.View(ctx); err != nil {
 		return nil, err
+	}
+	if cfg.Out != "" {
+		if m.out, err = newOutput(cfg.Out, m.task.model); err != nil {
+			return nil, err
+		}
+		defer m.out.abort()
 	}
 	engine, err := m.engine()
 	if err != nil {
@@ -54,6 +61,11 @@ func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 	res, err := engine.Run(training)
 	if err != nil {
 		return nil, m.cause(ctx, err)
+	}
+	if m.out != nil {
+		if err := m.out.finish(m.task, m.runID, res.StateHash); err != nil {
+			return nil, err
+		}
 	}
 	return m.report(res)
 }
@@ -141,7 +153,7 @@ func (m *member) join(ctx context.Context) error {
 	cfg.Packing = m.task.run.Wire.Packing
 	cfg.Decide = m.decide()
 	cfg.Offer = swarm.Offer{Kind: "daemon", Weight: m.cfg.Memory >> 20, Cores: m.cores(), Backend: m.device.Name(),
-		Fingerprint: m.fingerprint, ModelHash: m.task.fingerprint, Version: version.Version}
+		Fingerprint: m.fingerprint, ModelHash: m.task.fingerprint, Version: version.Version, Out: m.cfg.Out != ""}
 	if m.node, err = swarm.Start(ctx, cfg); err != nil {
 		return err
 	}
@@ -179,20 +191,23 @@ func (m *member) decide() func(prev []byte, readies [][]byte) swarm.Decision {
 // engine makes this member's training engine for the view.
 func (m *member) engine() (*fsdp.Engine, error) {
 	var weights []int64
+	exporting := false
 	for _, p := range m.view.Members {
 		weights = append(weights, max(1, p.Offer.Weight))
+		exporting = exporting || p.Offer.Out
 	}
-	mesh, prec := m.task.run.Mesh, m.task.run.Precision
-	params := kernel.BF16
-	if prec.Params == "fp32" {
-		params = kernel.F32
+	var export func(p model.Param, values []float32) error
+	if m.out != nil {
+		export = m.out.add
 	}
+	mesh := m.task.run.Mesh
 	return fsdp.NewEngine(fsdp.Config{
 		Model: m.task.model, Device: m.device, Comm: &comm{m.node, m.view.Rank, len(weights)}, Fence: m.view.Fence,
 		Hyper: m.task.hyper(), Weights: weights,
 		Frozen: m.task.frozen, Strategy: fsdp.Strategy(mesh.Strategy), KeepGathered: !mesh.Reshard, Recompute: fsdp.Recompute(mesh.Recompute),
-		ActivationBudget: m.cfg.Memory / 4, ParamType: params,
+		ActivationBudget: m.cfg.Memory / 4, ParamType: m.task.paramType(),
 		Train: m.task.data, Eval: m.task.eval, Order: m.task.order,
+		Exporting: exporting, Export: export,
 		Progress: m.progress(), Trace: m.cfg.Trace, Stats: m.stats,
 	})
 }

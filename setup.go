@@ -11,6 +11,7 @@ import (
 	"shoal/fsdp"
 	"shoal/internal/data"
 	"shoal/internal/runfile"
+	"shoal/kernel"
 	"shoal/model"
 	"shoal/model/gpt"
 	"shoal/model/vit"
@@ -151,6 +152,14 @@ func (t *task) hyper() fsdp.Hyper {
 	return fsdp.Hyper{Steps: r.Steps, Microbatch: r.Microbatch, Batch: r.Batch, LR: r.LR, MinLR: r.MinLR, Schedule: r.Schedule,
 		Warmup: r.Warmup, WeightDecay: r.WeightDecay, Clip: r.Clip, Beta1: r.Beta1, Beta2: r.Beta2, Eps: r.Eps, Seed: r.Seed,
 		HashEvery: hashEvery}
+}
+
+// paramType is the type in which parameters travel and are computed with.
+func (t *task) paramType() kernel.DType {
+	if t.run.Precision.Params == "fp32" {
+		return kernel.F32
+	}
+	return kernel.BF16
 }
 
 // hashEvery is the number of steps between two state hashes in the report.

@@ -66,6 +66,10 @@ type Config struct {
 	// Identity is the file with this peer's key, made if it is missing. Empty means a new key for this run.
 	Identity string
 
+	// Out is a folder for the trained model: model.safetensors and config.json, which OpenTrained reads. Empty means that
+	// this peer doesn't keep it.
+	Out string
+
 	// OnLink is called once the run can be joined, with the link for others.
 	OnLink func(link string)
 	// OnWait is called as the number of peers in a run that has not begun changes.

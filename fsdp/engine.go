@@ -71,6 +71,10 @@ type Config struct {
 	Eval  Dataset              // held-out samples; nil means no evaluation
 	Order func(step int) []int // sample indices of step's global batch
 
+	// Initial, if set, gives the initial parameters in place of the model's: it fills dst with a tensor's values from
+	// element first on.
+	Initial func(name string, first int, dst []float32) error
+
 	// Exporting says that some member wants the final parameters; it is the same on every member. Export, on those that
 	// do, is called for each tensor in turn with its float32 values, which are valid during the call only.
 	Exporting bool
@@ -181,7 +185,11 @@ func NewEngine(cfg Config) (*Engine, error) {
 	e.train = newWalk(units, true, cfg.KeepGathered)
 	e.eval = newWalk(units, false, false)
 	for i := range e.layout.Units {
-		e.units = append(e.units, e.newUnit(&e.layout.Units[i]))
+		u := e.newUnit(&e.layout.Units[i])
+		if err := e.begin(u); err != nil {
+			return nil, err
+		}
+		e.units = append(e.units, u)
 	}
 	e.res.Owned = e.layout.Owned(e.rank)
 	meter := e.dev.Meter()
@@ -224,7 +232,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// newUnit allocates and initialises what this member stores of u.
+// newUnit allocates what this member stores of u.
 func (e *Engine) newUnit(u *UnitLayout) *unit {
 	x := &unit{UnitLayout: *u, hi: u.Trained, flo: u.Trained, fhi: u.Len}
 	if e.shards.state {
@@ -246,18 +254,27 @@ func (e *Engine) newUnit(u *UnitLayout) *unit {
 	if e.shards.state && !e.shards.params {
 		x.whole = e.dev.Alloc(kernel.Parameters, e.cfg.ParamType, u.Len)
 	}
-	chunk := make([]float32, min(x.p.Len, 1<<16))
+	return x
+}
+
+// begin fills in the initial parameters that are stored here, a piece at a time.
+func (e *Engine) begin(u *unit) (err error) {
+	chunk := make([]float32, min(u.p.Len, 1<<16))
 	initial := func(s Span, off, n int) {
 		key := ref.Hash64(e.cfg.Hyper.Seed, s.Param.Name)
-		for done := 0; done < n; done += len(chunk) {
+		for done := 0; done < n && err == nil; done += len(chunk) {
 			c := chunk[:min(len(chunk), n-done)]
-			fill(s.Param.Init, key, off-s.Off+done, c)
-			e.dev.Upload(x.p.Slice(x.stored(off+done), len(c)), kernel.Bytes(c))
+			if e.cfg.Initial != nil {
+				err = e.cfg.Initial(s.Param.Name, off-s.Off+done, c)
+			} else {
+				fill(s.Param.Init, key, off-s.Off+done, c)
+			}
+			e.dev.Upload(u.p.Slice(u.stored(off+done), len(c)), kernel.Bytes(c))
 		}
 	}
-	x.within(x.lo, x.hi, initial)
-	x.within(x.flo, x.fhi, initial)
-	return x
+	u.within(u.lo, u.hi, initial)
+	u.within(u.flo, u.fhi, initial)
+	return err
 }
 
 // fill writes the initial values of elements first, first+1, ... of a tensor.
@@ -280,6 +297,11 @@ func fill(init model.Init, key uint64, first int, dst []float32) {
 // when the mesh ends the run: a wait for gradients that will never come has no other end.
 func (e *Engine) Run(ctx context.Context) (*Result, error) {
 	start := time.Now()
+	if e.cfg.Hyper.Steps == 0 {
+		if err := e.hash(); err != nil {
+			return nil, err
+		}
+	}
 	for {
 		if e.step == e.cfg.Hyper.Steps {
 			e.res.Wall = time.Since(start)

@@ -21,6 +21,8 @@ type Config struct {
 	Cores int
 	// Kernel is the peers' code path of the CPU. Empty means the best there is.
 	Kernel string
+	// Out is a folder for the trained model. Empty means that it isn't kept.
+	Out string
 	// Program is the file of the program `shoal`. Empty means the running one.
 	Program string
 	// Timeout is how long all of it may take. 0 means for ever.

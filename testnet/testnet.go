@@ -69,7 +69,11 @@ type network struct {
 
 // run starts all peers and returns when all are done, or one has failed.
 func (n *network) run(ctx context.Context, file string) error {
-	if err := n.start("up", file, "--peers", strconv.Itoa(n.cfg.Peers)); err != nil {
+	up := []string{"up", file, "--peers", strconv.Itoa(n.cfg.Peers)}
+	if n.cfg.Out != "" {
+		up = append(up, "--out", n.cfg.Out)
+	}
+	if err := n.start(up...); err != nil {
 		return err
 	}
 	var link string

@@ -25,7 +25,7 @@ type nodeFlags struct {
 	kernel           string
 	listen, announce []string
 	identity         string
-	report           string
+	report, out      string
 	json             bool
 	child            bool
 }
@@ -39,6 +39,7 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 	f.StringSliceVar(&n.announce, "announce", nil, "further addresses at which others can dial this peer")
 	f.StringVar(&n.identity, "identity", "", "`file` with this peer's key, made if missing (default: a new key)")
 	f.StringVar(&n.report, "report", "", "`folder` for the report (default: none)")
+	f.StringVar(&n.out, "out", "", "`folder` for the trained model: model.safetensors and config.json (default: none)")
 	f.BoolVar(&n.json, "json", false, "print the report as JSON on stdout, all else on stderr")
 	f.BoolVar(&n.child, "child", false, "run under testnet: events on stdout, end with stdin")
 	f.Lookup("child").Hidden = true
@@ -50,7 +51,7 @@ func (n *nodeFlags) config(a *app) (shoal.Config, error) {
 	}
 	return shoal.Config{
 		Memory: int64(n.memory), Cores: n.cores, Kernel: n.kernel,
-		Listen: n.listen, Announce: n.announce, Identity: n.identity,
+		Listen: n.listen, Announce: n.announce, Identity: n.identity, Out: n.out,
 		Log: a.logger(),
 	}, nil
 }

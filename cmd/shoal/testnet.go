@@ -29,6 +29,7 @@ func (a *app) testnetCommand() *cobra.Command {
 	f.IntSliceVar(&cfg.Weights, "weights", nil, "memory that each peer offers, relative to the others, as in 4,2,1,1")
 	f.StringVar(&file, "run", "", "run `file` (default: the one that shoal init prints)")
 	f.StringVar(&report, "report", "shoal-report", "`folder` for the report")
+	f.StringVar(&cfg.Out, "out", "", "`folder` for the trained model: model.safetensors and config.json (default: none)")
 	f.BoolVar(&asJSON, "json", false, "print the report as JSON on stdout, all else on stderr")
 	f.DurationVar(&cfg.Timeout, "timeout", 0, "give up after this time, as in 90s or 10m (default: never)")
 	f.StringVar(&kernel, "kernel", "", "code path of the CPU: avx512, avx2 or generic (default: the best there is)")

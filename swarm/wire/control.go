@@ -71,6 +71,7 @@ type Offer struct {
 	Fingerprint string `cbor:"5,keyasint,omitempty"` // of the kernels
 	ModelHash   string `cbor:"6,keyasint,omitempty"`
 	Version     string `cbor:"7,keyasint,omitempty"` // of the program
+	Out         bool   `cbor:"8,keyasint,omitempty"` // wants the final parameters
 }
 
 // ErrTooLong is returned for a message, or a part of one, beyond its cap.

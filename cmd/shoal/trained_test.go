@@ -1,0 +1,97 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"shoal/internal/runfile"
+	"shoal/testnet"
+)
+
+// command runs the program in this process.
+func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, strings.NewReader(""), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// smallText is a run of a language model of bytes on a text that repeats itself.
+func smallText(t *testing.T) (run runfile.Run, file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(file, []byte(strings.Repeat("the cat sat on the mat. ", 200)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := runfile.Parse([]byte(`
+model: {type: gpt, vocab: 256, context: 32, dim: 32, depth: 2, heads: 2}
+data: {source: text, eval: 8}
+train: {steps: 60, batch: 16, microbatch: 4, lr: 1e-2, warmup: 5, clip: 1}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Data.Path = file
+	return r, file
+}
+
+// TestTrainedModel trains a language model with 1 and 3 processes, to the same hash and the same file, evaluates it again
+// and lets it continue a text.
+func TestTrainedModel(t *testing.T) {
+	run, file := smallText(t)
+	var models [][]byte
+	var hashes []string
+	var dir string
+	var loss float64
+	for _, n := range []int{1, 3} {
+		dir = filepath.Join(t.TempDir(), "model")
+		r := runTestnet(t, testnet.Config{RunFile: &run, Peers: n, Out: dir})
+		b, err := os.ReadFile(filepath.Join(dir, "model.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		models, hashes, loss = append(models, b), append(hashes, r.StateHash), float64(r.Eval.Loss)
+	}
+	if hashes[0] != hashes[1] || !bytes.Equal(models[0], models[1]) {
+		t.Errorf("one process and three end with different models: hashes %q", hashes)
+	}
+	if loss > 0.5 {
+		t.Errorf("held-out loss %.3f of a text that repeats itself", loss)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*.part*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+
+	code, out, errs := command(t, "eval", dir, "--data", "text:"+file)
+	if want := fmt.Sprintf("loss %.4f", loss); code != exitOK || !strings.Contains(out, want) {
+		t.Errorf("eval: exit code %d, %q, %q; want %q", code, out, errs, want)
+	}
+	code, out, errs = command(t, "sample", dir, "--prompt", "the cat sat on", "--tokens", "10", "--temperature", "0")
+	if code != exitOK || out != "the cat sat on the mat. \n"[:len("the cat sat on")+10]+"\n" {
+		t.Errorf("sample: exit code %d, %q, %q", code, out, errs)
+	}
+	for _, c := range []struct {
+		name, want string
+		spoil      func(b []byte) []byte
+	}{
+		{"cut short", "model.safetensors", func(b []byte) []byte { return b[:len(b)-1] }},
+		{"a flipped bit", "the parameters were changed", func(b []byte) []byte { b[len(b)-2] ^= 1; return b }},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), c.spoil(bytes.Clone(models[1])), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, _, errs := command(t, "eval", dir, "--data", "text:"+file)
+		if code == exitOK || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, c.want) {
+			t.Errorf("%s: exit code %d, %q; want %q", c.name, code, errs, c.want)
+		}
+	}
+	if code, _, errs := command(t, "sample", t.TempDir()); code != exitWrongInput || strings.Count(errs, "\n") != 1 {
+		t.Errorf("an empty folder: exit code %d, %q", code, errs)
+	}
+}

@@ -1,0 +1,87 @@
+package shoal
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"shoal/internal/runfile"
+	"shoal/internal/safetensors"
+	"shoal/kernel"
+	"shoal/model"
+)
+
+// The files of a trained model's folder.
+const (
+	modelFile  = "model.safetensors"
+	configFile = "config.json"
+)
+
+// modelConfig is config.json: the usual keys of a GPT-2, so that other programs can load the model, and what Shoal needs
+// to go on with it.
+type modelConfig struct {
+	ModelType  string `json:"model_type"`
+	VocabSize  int    `json:"vocab_size,omitempty"`
+	Positions  int    `json:"n_positions,omitempty"`
+	Width      int    `json:"n_embd,omitempty"`
+	Layers     int    `json:"n_layer,omitempty"`
+	Heads      int    `json:"n_head,omitempty"`
+	Activation string `json:"activation_function,omitempty"`
+	Tied       bool   `json:"tie_word_embeddings,omitempty"`
+
+	RunFile   string `json:"shoal_run_file"`
+	RunID     string `json:"shoal_run_id"`
+	StateHash string `json:"shoal_state_hash"`
+}
+
+// output writes the final model into a folder while it comes in, unit by unit. Nothing that was there before is touched
+// until the run is done.
+type output struct {
+	dir  string
+	file *safetensors.Writer
+}
+
+func newOutput(dir string, m model.Model) (*output, error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, fmt.Errorf("folder for the model: %w", err)
+	}
+	var list []safetensors.Tensor
+	for _, u := range m.Units() {
+		for _, p := range u.Params {
+			list = append(list, safetensors.Tensor{Name: p.Name, DType: safetensors.F32, Shape: p.Shape})
+		}
+	}
+	f, err := safetensors.Create(filepath.Join(dir, modelFile), list, map[string]string{"format": "pt"})
+	if err != nil {
+		return nil, err
+	}
+	return &output{dir, f}, nil
+}
+
+func (o *output) add(p model.Param, values []float32) error {
+	return o.file.WriteAt(p.Name, 0, kernel.Bytes(values))
+}
+
+// finish makes the files visible: the model first, then its description.
+func (o *output) finish(t *task, runID, stateHash string) error {
+	m := t.run.Model
+	c := modelConfig{ModelType: m.Type, RunFile: string(runfile.Marshal(t.run)), RunID: runID, StateHash: stateHash}
+	if m.Type == "gpt" {
+		c.ModelType, c.Activation, c.Tied = "gpt2", "gelu_new", true
+		c.VocabSize, c.Positions, c.Width, c.Layers, c.Heads = m.Vocab, m.Context, m.Dim, m.Depth, m.Heads
+	}
+	text, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := o.file.Close(); err != nil {
+		return err
+	}
+	path := filepath.Join(o.dir, configFile)
+	return errors.Join(os.WriteFile(path+".part", append(text, '\n'), 0o666), os.Rename(path+".part", path))
+}
+
+// abort forgets what was written of a model that is not whole.
+func (o *output) abort() { o.file.Abort() }
