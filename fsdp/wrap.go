@@ -147,7 +147,7 @@ func CheckFrozen(m model.Model, patterns string) error {
 	}
 	for _, p := range strings.Fields(patterns) {
 		if unused[p] {
-			return fmt.Errorf("frozen: no parameter's name matches %q; the first unit has %s, ...", p, m.Units()[0].Params[0].Name)
+			return fmt.Errorf("frozen: no parameter's name matches %q; the first one is %s", p, m.Units()[0].Params[0].Name)
 		}
 	}
 	if trained == 0 {
