@@ -22,13 +22,15 @@ type tokens struct {
 
 // openTokens cuts the file as nanoGPT does: the first 9 of 10 tokens are for training, the rest is held out.
 func openTokens(s *store, shape Shape) (train, held Samples, err error) {
-	width := 1
+	width, size := 1, s.manifest.Files[0].Size
 	if s.manifest.Kind == "tokens" {
+		if shape.Width != 16 && shape.Width != 32 {
+			return nil, nil, s.errorf(0, "data.width is %d: tokens have 16 or 32 bits", shape.Width)
+		}
 		width = shape.Width / 8
 	}
-	size := s.manifest.Files[0].Size
-	if shape.Context < 1 || width != 1 && width != 2 && width != 4 {
-		return nil, nil, s.errorf(0, "tokens of %d bits in samples of %d: 16 or 32 bits and at least 1 are needed", 8*width, shape.Context)
+	if shape.Context < 1 {
+		return nil, nil, s.errorf(0, "model.context is %d: a sample has at least 1 token", shape.Context)
 	}
 	if width == 1 && shape.Vocab < math.MaxUint8+1 {
 		return nil, nil, s.errorf(0, "model.vocab is %d: text is bytes and needs 256", shape.Vocab)

@@ -1,9 +1,7 @@
 package data
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -53,7 +51,7 @@ func (v *onDisk) chunk(offset int64, n int) ([]byte, error) {
 		return b, nil
 	}
 	b := make([]byte, n)
-	if _, err := v.f.ReadAt(b, offset); err != nil && !(errors.Is(err, io.EOF) && n == 0) {
+	if _, err := v.f.ReadAt(b, offset); err != nil {
 		return nil, err
 	}
 	if len(v.kept) >= maxKept {
