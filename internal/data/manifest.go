@@ -68,28 +68,41 @@ type Manifest struct {
 	Leaves []Hash
 }
 
-// Validate refuses a manifest that is not that of any data set, or too large. It comes first when a manifest comes from
-// another peer.
-func (m *Manifest) Validate() error {
-	names := roles(m.Kind)
+// Chunks counts the chunks of the data set. It refuses an identity that is not that of any data set, or too large, and so
+// comes first when one comes from another peer.
+func (id Identity) Chunks() (int, error) {
+	names := roles(id.Kind)
 	if names == nil {
-		return fmt.Errorf("data: there is no kind %.40q of files", m.Kind)
+		return 0, fmt.Errorf("data: there is no kind %.40q of files", id.Kind)
 	}
 	total := 0
-	for i, f := range m.Files {
+	for i, f := range id.Files {
 		if i >= len(names) || f.Name != names[i] {
-			return fmt.Errorf("data: %s has no file %.40q at place %d", m.Kind, f.Name, i)
+			return 0, fmt.Errorf("data: %s has no file %.40q at place %d", id.Kind, f.Name, i)
 		}
 		if f.Size < 0 || f.Size > MaxFileSize {
-			return fmt.Errorf("data: %s of %d bytes: at most %d are allowed", f.Name, f.Size, int64(MaxFileSize))
+			return 0, fmt.Errorf("data: %s of %d bytes: at most %d are allowed", f.Name, f.Size, int64(MaxFileSize))
 		}
 		total += chunks(f.Size)
 	}
-	if len(m.Files) != len(names) {
-		return fmt.Errorf("data: %s has %d files, not %d", m.Kind, len(names), len(m.Files))
+	if len(id.Files) != len(names) {
+		return 0, fmt.Errorf("data: %s has %d files, not %d", id.Kind, len(names), len(id.Files))
 	}
-	if total > MaxChunks || total != len(m.Leaves) {
-		return fmt.Errorf("data: %d hashes for %d chunks, of which at most %d are allowed", len(m.Leaves), total, MaxChunks)
+	if total > MaxChunks {
+		return 0, fmt.Errorf("data: %d chunks, at most %d are allowed", total, MaxChunks)
+	}
+	return total, nil
+}
+
+// Validate refuses a manifest whose hashes don't belong to its identity, or whose identity is none. It comes first when
+// a manifest comes from another peer.
+func (m *Manifest) Validate() error {
+	total, err := m.Chunks()
+	if err != nil {
+		return err
+	}
+	if total != len(m.Leaves) {
+		return fmt.Errorf("data: %d hashes for %d chunks", len(m.Leaves), total)
 	}
 	leaves := m.Leaves
 	for _, f := range m.Files {

@@ -16,6 +16,8 @@ type Samples interface {
 	Spec() model.Spec
 	// Read fills b with the samples of the given indices, reusing b's slices. It touches only the chunks that have them.
 	Read(indices []int, b *model.Batch) error
+	// Chunks are the chunks that Read needs for one sample.
+	Chunks(index int) []int
 	// Check reads what the model could not bear if it were wrong: labels and token ids. The error names file and place.
 	Check() error
 }
