@@ -210,6 +210,12 @@ func (c *Checked) Quantize(acc, g Buffer, shift int) {
 	}
 }
 
+func (c *Checked) QuantizeStochastic(acc, g Buffer, shift int, key uint64) {
+	if c.ok("QuantizeStochastic", lengths(acc.Len), out("acc", acc, acc.Len).typed(I32), in("g", g, acc.Len)) {
+		c.Raw.QuantizeStochastic(acc, g, shift, key)
+	}
+}
+
 func (c *Checked) AddI32(acc, x Buffer) {
 	if c.ok("AddI32", lengths(acc.Len), out("acc", acc, acc.Len).typed(I32), inPlace("x", x, acc.Len).typed(I32)) {
 		c.Raw.AddI32(acc, x)
@@ -223,8 +229,12 @@ func (c *Checked) SumSquares(dst, x Buffer) {
 }
 
 func (c *Checked) AdamW(p, m, v, q Buffer, h AdamW) {
+	t := I32
+	if q.Mem != nil && q.Mem.DType() == F32 {
+		t = F32
+	}
 	if c.ok("AdamW", lengths(p.Len), out("p", p, p.Len), out("m", m, p.Len), out("v", v, p.Len),
-		in("q", q, p.Len).typed(I32)) {
+		in("q", q, p.Len).typed(t)) {
 		c.Raw.AdamW(p, m, v, q, h)
 	}
 }

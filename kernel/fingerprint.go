@@ -195,4 +195,10 @@ func (p *probe) update() {
 	p.d.AdamW(params, m, v, q, AdamW{Scale: 0x1p-20, LR: 1e-3, Decay: 5e-5, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8,
 		C1: 3.7, C2: 333.6})
 	p.take(q, x, squares, params, m, v)
+	random, g, params, m := p.ints(n, -1<<20, 1<<20), p.floats(n), p.floats(n), p.floats(n)
+	v = p.out(n)
+	p.d.Zero(v)
+	p.d.QuantizeStochastic(random, g, 11, 0x5a17)
+	p.d.AdamW(params, m, v, g, AdamW{Scale: 0x1p-4, LR: 1e-3, Decay: 5e-5, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, C1: 3.7, C2: 333.6})
+	p.take(random, params, m, v)
 }

@@ -80,7 +80,7 @@ type AttentionShape struct {
 // AdamW holds the scalars of one update (Loshchilov and Hutter 2019, arXiv 1711.05101). They are the same on every
 // peer because the run's log carries them.
 type AdamW struct {
-	Scale        float32 // turns the summed fixed-point gradient into the clipped mean gradient
+	Scale        float32 // turns the summed gradient into the clipped mean gradient
 	LR           float32 // learning rate of this step
 	Decay        float32 // LR * weight decay; 0 for norms and biases
 	Beta1, Beta2 float32
@@ -180,11 +180,14 @@ type Ops interface {
 	// Quantize: acc (I32) += round to nearest even (g * 2^shift), wrapping. A product beyond +-2^30 is clamped to
 	// it, NaN counts as 0: such an attempt is never committed.
 	Quantize(acc, g Buffer, shift int)
+	// QuantizeStochastic is Quantize that rounds element i up or down at random, so that the mean of many roundings is
+	// the value itself: up if its fraction is above the i-th number in [0, 1) of a counter-based generator under key.
+	QuantizeStochastic(acc, g Buffer, shift int, key uint64)
 	// AddI32: acc += x, both I32, wrapping. acc may be x.
 	AddI32(acc, x Buffer)
 	// SumSquares: dst (4, I32) = the sum of x*x (x I32) as one 128-bit integer, least significant word first.
 	SumSquares(dst, x Buffer)
-	// AdamW updates p, m and v (F32) from the summed gradient q (I32), all of one length.
+	// AdamW updates p, m and v (F32) from the summed gradient q (I32 or F32), all of one length.
 	AdamW(p, m, v, q Buffer, h AdamW)
 
 	// ToBF16 rounds src (F32) to dst (BF16), to nearest even; NaN stays a quiet NaN.

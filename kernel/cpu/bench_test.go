@@ -97,6 +97,7 @@ func BenchmarkUpdate(b *testing.B) {
 		run  func()
 	}{
 		{"Quantize", func() { d.Quantize(q, g, 20) }},
+		{"QuantizeStochastic", func() { d.QuantizeStochastic(q, g, 11, 1) }},
 		{"SumSquares", func() { d.SumSquares(s, q) }},
 		{"AdamW", func() {
 			d.AdamW(p, m, v, q, kernel.AdamW{Scale: 1e-6, LR: 1e-3, Beta1: .9, Beta2: .999, Eps: 1e-8, C1: 1, C2: 1})

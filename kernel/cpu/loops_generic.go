@@ -9,7 +9,7 @@ var loopsGeneric = loops{
 	add: addGeneric, sumColumns: sumColumnsGeneric, exp: expGeneric, gelu: geluGeneric, geluBackward: geluBackwardGeneric,
 	softmax: softmaxGeneric, softmaxBackward: softmaxBackwardGeneric,
 	layerNorm: layerNormGeneric, layerNormBackward: layerNormBackwardGeneric, normColumns: normColumnsGeneric,
-	maxAbs: maxAbsGeneric, quantize: quantizeGeneric, adamW: adamWGeneric,
+	maxAbs: maxAbsGeneric, quantize: quantizeGeneric, adamW: adamWGeneric[int32],
 }
 
 // The constants of ref.Exp and ref.GELU.

@@ -10,10 +10,14 @@ import (
 
 func (o *ops) Quantize(acc, g kernel.Buffer, shift int) {
 	as, gs := i32(acc), f32(g)
-	shift = min(max(shift, -252), 254)
-	a := math.Float32frombits(uint32(shift/2+127) << 23)
-	b := math.Float32frombits(uint32(shift-shift/2+127) << 23)
+	a, b := powers(shift)
 	o.crew.split(len(as), grainMedium, func(_, lo, hi int) { o.loops.quantize(as[lo:hi], gs[lo:hi], a, b) })
+}
+
+// powers are two factors whose product is 2^shift.
+func powers(shift int) (a, b float32) {
+	shift = min(max(shift, -252), 254)
+	return math.Float32frombits(uint32(shift/2+127) << 23), math.Float32frombits(uint32(shift-shift/2+127) << 23)
 }
 
 // quantizeGeneric is ref.Quantum in a loop. Adding 1.5 * 2^52 rounds a float64 to an integer, which is then the low half
@@ -33,6 +37,30 @@ func quantizeGeneric(acc []int32, g []float32, a, b float32) {
 		}
 		acc[i] += int32(math.Float64bits(float64(v) + 0x1.8p52))
 	}
+}
+
+func (o *ops) QuantizeStochastic(acc, g kernel.Buffer, shift int, key uint64) {
+	as, gs := i32(acc), f32(g)
+	a, b := powers(shift)
+	o.crew.split(len(as), grainMedium, func(_, lo, hi int) {
+		acc := as[lo:hi]
+		for i, x := range gs[lo:hi] {
+			v := float32(float32(x*a) * b)
+			v = min(max(v, -(1<<30)), 1<<30) // NaN stays
+			if v != v {
+				v = 0
+			}
+			q := int32(v) // towards 0
+			if float32(q) > v {
+				q--
+			}
+			fraction := v - float32(q)
+			if float32(fraction*(1<<24)) > float32(ref.RandomBits(key, lo+i)) {
+				q++
+			}
+			acc[i] += q
+		}
+	})
 }
 
 func (o *ops) AddI32(acc, x kernel.Buffer) {
@@ -72,13 +100,19 @@ func (o *ops) SumSquares(dst, x kernel.Buffer) {
 type adamScalars [10]float32
 
 func (o *ops) AdamW(p, m, v, q kernel.Buffer, h kernel.AdamW) {
-	ps, ms, vs, qs := f32(p), f32(m), f32(v), i32(q)
+	ps, ms, vs := f32(p), f32(m), f32(v)
 	s := &adamScalars{h.Scale, h.Beta1, 1 - h.Beta1, h.Beta2, 1 - h.Beta2, h.Decay, h.LR, h.C1, h.C2, h.Eps}
+	if q.Mem.DType() == kernel.F32 {
+		sums := f32(q)
+		o.crew.split(len(ps), grainMedium, func(_, lo, hi int) { adamWGeneric(ps[lo:hi], ms[lo:hi], vs[lo:hi], sums[lo:hi], s) })
+		return
+	}
+	qs := i32(q)
 	o.crew.split(len(ps), grainMedium, func(_, lo, hi int) { o.loops.adamW(ps[lo:hi], ms[lo:hi], vs[lo:hi], qs[lo:hi], s) })
 }
 
 // adamWGeneric is ref.AdamW in a loop.
-func adamWGeneric(p, m, v []float32, q []int32, h *adamScalars) {
+func adamWGeneric[T int32 | float32](p, m, v []float32, q []T, h *adamScalars) {
 	m, v, q = m[:len(p)], v[:len(p)], q[:len(p)]
 	scale, b1, a1, b2, a2, decay, lr, c1, c2, eps := h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7], h[8], h[9]
 	for i, x := range p {

@@ -87,6 +87,7 @@ var faults = []struct {
 	{"dst too long", func(d kernel.Device, x *operands) { d.Sum(x.f, x.g) }, "Sum"},
 	{"dst in x", func(d kernel.Device, x *operands) { d.MaxAbs(x.f.Slice(2, 1), x.f) }, "MaxAbs"},
 	{"acc is float", func(d kernel.Device, x *operands) { d.Quantize(x.f, x.g, 3) }, "Quantize"},
+	{"g is int", func(d kernel.Device, x *operands) { d.QuantizeStochastic(x.i, x.i, 3, 1) }, "QuantizeStochastic"},
 	{"length", func(d kernel.Device, x *operands) { d.AddI32(x.i, x.i.Slice(0, 5)) }, "AddI32"},
 	{"dst too short", func(d kernel.Device, x *operands) { d.SumSquares(x.i.Slice(0, 3), x.i.Slice(4, 5)) }, "SumSquares"},
 	{"m is v", func(d kernel.Device, x *operands) { d.AdamW(x.f, x.g, x.g, x.i, kernel.AdamW{}) }, "AdamW"},

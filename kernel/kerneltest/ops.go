@@ -316,14 +316,20 @@ func updateCalls(r *rand.Rand) (calls []call) {
 				}
 				calls = append(calls, call{fmt.Sprintf("Quantize n=%d shift=%d %v", n, shift, kind),
 					[]any{words(r, n), floats(r, kind, n)},
-					func(o kernel.Ops, b []kernel.Buffer) { o.Quantize(b[0], b[1], shift) }})
+					func(o kernel.Ops, b []kernel.Buffer) { o.Quantize(b[0], b[1], shift) }},
+					call{fmt.Sprintf("QuantizeStochastic n=%d shift=%d %v", n, shift, kind),
+						[]any{words(r, n), floats(r, kind, n)},
+						func(o kernel.Ops, b []kernel.Buffer) { o.QuantizeStochastic(b[0], b[1], shift, uint64(shift)) }})
 			}
 			for _, decay := range []float32{0, 1e-4} {
 				h := kernel.AdamW{Scale: 0x1p-20, LR: 1e-3, Decay: decay, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8,
 					C1: ref.BiasCorrection(0.9, 3), C2: ref.BiasCorrection(0.999, 3)}
 				calls = append(calls, call{fmt.Sprintf("AdamW n=%d decay=%v %v", n, decay, kind),
 					[]any{floats(r, kind, n), floats(r, kind, n), positive(r, kind, n), words(r, n)},
-					func(o kernel.Ops, b []kernel.Buffer) { o.AdamW(b[0], b[1], b[2], b[3], h) }})
+					func(o kernel.Ops, b []kernel.Buffer) { o.AdamW(b[0], b[1], b[2], b[3], h) }},
+					call{fmt.Sprintf("AdamW n=%d decay=%v %v, float sums", n, decay, kind),
+						[]any{floats(r, kind, n), floats(r, kind, n), positive(r, kind, n), floats(r, kind, n)},
+						func(o kernel.Ops, b []kernel.Buffer) { o.AdamW(b[0], b[1], b[2], b[3], h) }})
 			}
 		}
 		calls = append(calls,

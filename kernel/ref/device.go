@@ -141,6 +141,13 @@ func (Ops) Quantize(acc, g kernel.Buffer, shift int) {
 	}
 }
 
+func (Ops) QuantizeStochastic(acc, g kernel.Buffer, shift int, key uint64) {
+	as, gs := i32(acc), f32(g)
+	for i := range as {
+		as[i] += StochasticQuantum(gs[i], shift, RandomBits(key, i))
+	}
+}
+
 func (Ops) AddI32(acc, x kernel.Buffer) {
 	as, xs := i32(acc), i32(x)
 	for i := range as {
@@ -154,8 +161,12 @@ func (Ops) SumSquares(dst, x kernel.Buffer) {
 }
 
 func (Ops) AdamW(p, m, v, q kernel.Buffer, h kernel.AdamW) {
-	ps, ms, vs, qs := f32(p), f32(m), f32(v), i32(q)
+	ps, ms, vs := f32(p), f32(m), f32(v)
+	sum := func(i int) float32 { return float32(i32(q)[i]) }
+	if q.Mem.DType() == kernel.F32 {
+		sum = func(i int) float32 { return f32(q)[i] }
+	}
 	for i := range ps {
-		AdamW(&ps[i], &ms[i], &vs[i], qs[i], h)
+		AdamW(&ps[i], &ms[i], &vs[i], sum(i), h)
 	}
 }

@@ -250,6 +250,33 @@ func TestQuantum(t *testing.T) {
 	}
 }
 
+func TestStochasticQuantum(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, c := range []struct {
+		g     float32
+		shift int
+		r     uint32
+		want  int32
+	}{{3, 0, 0, 3}, {3, 0, 1<<24 - 1, 3}, {-3, 0, 0, -3}, {0, 5, 0, 0}, {0.5, 0, 1 << 23, 0}, {0.5, 0, 1<<23 - 1, 1},
+		{-0.25, 0, 3 << 22, -1}, {-0.25, 0, 3<<22 - 1, 0}, {-0x1p-100, 0, 1<<24 - 1, 0}, {0x1p-100, 0, 1, 0}, {nan, 0, 0, 0},
+		{inf, 0, 0, 1 << 30}, {-inf, 0, 0, -1 << 30}, {1<<24 - 1, -1, 1 << 23, 1<<23 - 1}} {
+		if got := ref.StochasticQuantum(c.g, c.shift, c.r); got != c.want {
+			t.Errorf("StochasticQuantum(%v, %d, %#x) = %d, want %d", c.g, c.shift, c.r, got, c.want)
+		}
+	}
+	const n = 100_000
+	for _, g := range []float32{0.3, -0.3, 7.9, -1e-3} {
+		var sum int
+		for i := range n {
+			sum += int(ref.StochasticQuantum(g, 2, ref.RandomBits(99, i)))
+		}
+		// The standard deviation of the mean is at most 1/2 / sqrt(n).
+		if mean := float64(sum) / n / 4; math.Abs(mean-float64(g)) > 4*0.5/math.Sqrt(n)/4 {
+			t.Errorf("the mean of %d roundings of %v to quarters is %v", n, g, mean)
+		}
+	}
+}
+
 func TestAdamW(t *testing.T) {
 	h := kernel.AdamW{Scale: 0x1p-18, LR: 1e-2, Decay: 5e-4, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8}
 	p, m, v := 0.7, 0.0, 0.0
@@ -257,7 +284,7 @@ func TestAdamW(t *testing.T) {
 	for step := 1; step <= 20; step++ {
 		q := int32(1000 * step * (step%3 - 1))
 		h.C1, h.C2 = ref.BiasCorrection(h.Beta1, step), ref.BiasCorrection(h.Beta2, step)
-		ref.AdamW(&p32, &m32, &v32, q, h)
+		ref.AdamW(&p32, &m32, &v32, float32(q), h)
 		g := float64(q) * float64(h.Scale)
 		m = 0.9*m + 0.1*g
 		v = 0.999*v + 0.001*g*g

@@ -69,6 +69,7 @@ func TestAgreesWithRef(t *testing.T) {
 		{"Sum and MaxAbs", []buffer{f(1), f(1), f(r * c)}, func(o kernel.Ops, b []kernel.Buffer) { o.Sum(b[0], b[2]); o.MaxAbs(b[1], b[2]) }},
 		{"integers", []buffer{{r, 9}, f(r), {r, 9}, {4, 9}}, func(o kernel.Ops, b []kernel.Buffer) {
 			o.Quantize(b[0], b[1], 29) // some are clamped
+			o.QuantizeStochastic(b[0], b[1], 3, 7)
 			o.AddI32(b[2], b[0])
 			o.SumSquares(b[3], b[2])
 		}},
@@ -77,6 +78,10 @@ func TestAgreesWithRef(t *testing.T) {
 			h := kernel.AdamW{Scale: 1.0 / 64, LR: 0.1, Decay: 0.01, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, C1: 10, C2: 20}
 			o.AdamW(b[0], b[1], b[2], b[3], h)
 			o.AdamW(b[0], b[1], b[2], b[3], h)
+		}},
+		{"AdamW from floats", []buffer{f(r), f(r), f(r), f(r)}, func(o kernel.Ops, b []kernel.Buffer) {
+			o.Zero(b[2])
+			o.AdamW(b[0], b[1], b[2], b[3], kernel.AdamW{Scale: 0.5, LR: 0.1, Decay: 0.01, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, C1: 10, C2: 20})
 		}},
 	} {
 		t.Run(e.name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 
 	"shoal/kernel"
+	"shoal/kernel/ref"
 )
 
 func (ops) MatMul(t kernel.Trans, c, a, b kernel.Buffer, m, n, k int, accumulate bool) {
@@ -279,6 +280,16 @@ func (ops) Quantize(acc, g kernel.Buffer, shift int) {
 	}
 }
 
+func (ops) QuantizeStochastic(acc, g kernel.Buffer, shift int, key uint64) {
+	a, gg := ints(acc), floats(g)
+	for i, e := range gg {
+		v := min(max(math.Ldexp(e, shift), -1<<30), 1<<30)
+		if !math.IsNaN(v) {
+			a[i] += int32(math.Ceil(v - math.Ldexp(float64(ref.RandomBits(key, i)), -24)))
+		}
+	}
+}
+
 func (ops) AddI32(acc, x kernel.Buffer) {
 	a, xx := ints(acc), ints(x)
 	for i, e := range xx {
@@ -297,10 +308,14 @@ func (ops) SumSquares(dst, x kernel.Buffer) {
 }
 
 func (ops) AdamW(p, m, vv, q kernel.Buffer, h kernel.AdamW) {
-	pp, mm, m2, qq := floats(p), floats(m), floats(vv), ints(q)
+	pp, mm, m2 := floats(p), floats(m), floats(vv)
+	sum := func(i int) float64 { return floats(q)[i] }
+	if q.Mem.DType() == kernel.I32 {
+		sum = func(i int) float64 { return float64(ints(q)[i]) }
+	}
 	b1, b2 := float64(h.Beta1), float64(h.Beta2)
 	for i := range pp {
-		g := float64(qq[i]) * float64(h.Scale)
+		g := sum(i) * float64(h.Scale)
 		mm[i] = b1*mm[i] + (1-b1)*g
 		m2[i] = b2*m2[i] + (1-b2)*g*g
 		step := mm[i] * float64(h.C1) / (math.Sqrt(m2[i]*float64(h.C2)) + float64(h.Eps))
