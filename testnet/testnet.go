@@ -35,6 +35,14 @@ func Run(ctx context.Context, cfg Config) (*shoal.Report, error) {
 		}
 		cfg.Program = self
 	}
+	run := *cfg.RunFile
+	if run.Data.Path != "" {
+		var err error
+		if run.Data.Path, err = filepath.Abs(run.Data.Path); err != nil { // a run file's path is relative to its folder
+			return nil, fmt.Errorf("testnet: %w", err)
+		}
+	}
+	cfg.RunFile = &run
 	dir, err := os.MkdirTemp("", "shoal-testnet-")
 	if err != nil {
 		return nil, fmt.Errorf("testnet: %w", err)
