@@ -65,7 +65,7 @@ func (id Identity) Compare(other Identity) string {
 // order; a file of no bytes has none.
 type Manifest struct {
 	Identity
-	Leaves []Hash
+	Leaves []Hash `json:"leaves"`
 }
 
 // Chunks counts the chunks of the data set. It refuses an identity that is not that of any data set, or too large, and so

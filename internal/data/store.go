@@ -18,7 +18,8 @@ type Samples interface {
 	Read(indices []int, b *model.Batch) error
 	// Chunks are the chunks that Read needs for one sample.
 	Chunks(index int) []int
-	// Check reads what the model could not bear if it were wrong: labels and token ids. The error names file and place.
+	// Check reads what the model could not bear if it were wrong: all labels or token ids. The error names file and place.
+	// Read looks at the same in what it reads; where chunks come from afar, that is enough.
 	Check() error
 }
 
