@@ -26,7 +26,8 @@ type Hyper struct {
 	Beta2       float64
 	Eps         float64
 	Seed        uint64
-	HashEvery   int // steps between recorded state hashes; 0 means only the last
+	HashEvery   int    // steps between recorded state hashes; 0 means only the last
+	Reduce      Format // how gradients are summed; empty means Fixed32
 }
 
 // maxBadSteps is how many steps in a row may have a gradient that is not finite before the run ends with an error.
@@ -41,7 +42,8 @@ type ready struct {
 	Loss    int64   // sum of losses, fixed point
 	Finite  bool    // the loss was finite
 	Max     []int16 // per tensor: exponent of the largest |g| of the own microbatches
-	Squares []u128  // per tensor: sum of squares of the own intervals' reduced gradient
+	Squares []u128  // per tensor: sum of squares of the own intervals' reduced gradient, fixed point
+	Square  float64 // the same of all tensors, in floats
 	Counts  []int   // per unit: microbatches summed in the own interval; -1 if it is empty
 	Cover   [][]Node
 
@@ -116,10 +118,8 @@ type Decider struct {
 	BatchSize func(step int) int
 }
 
-// fraction is F, the fractional bits of the fixed-point gradients.
-func (d *Decider) fraction() int {
-	return fractionBits(len(microbatches(d.Hyper.Batch, d.Hyper.Microbatch)), d.Layout.uses)
-}
+// format is how gradients are summed.
+func (d *Decider) format() format { return newFormat(&d.Hyper, d.Layout, nil) }
 
 // next says which step follows prev (nil before the first) and with which state.
 func (d *Decider) next(prev *Outcome) (step, attempt, updates, bad int, exps []int16) {
@@ -184,7 +184,7 @@ func (d *Decider) decide(prev *Outcome, members []ready) (*Outcome, error) {
 		return d.skip(o, exps, t)
 	}
 	o.Next = nextExponents(exps, sum.Max)
-	if outgrown(exps, sum.Max) {
+	if d.format().outgrown(exps, sum.Max) {
 		if o.Attempt > 2 {
 			return nil, fmt.Errorf("fsdp: step %d was tried %d times and its gradients still outgrow their range", o.Step, o.Attempt+1)
 		}
@@ -217,6 +217,7 @@ func (d *Decider) sum(step int, members []ready) (*ready, error) {
 		s.Count += m.Count
 		s.Loss += m.Loss
 		s.Correct += m.Correct
+		s.Square += m.Square
 		s.Finite = s.Finite && m.Finite
 		if final {
 			continue
@@ -280,7 +281,7 @@ func (d *Decider) skip(o *Outcome, exps []int16, tensor int) (*Outcome, error) {
 
 // scalars fills in what the update needs; every one is rounded to float32 once.
 func (d *Decider) scalars(o *Outcome, sum *ready) {
-	norm := gradientNorm(sum.Squares, o.Used, d.fraction(), sum.Count)
+	norm := d.format().norm(sum, o.Used)
 	o.Norm, _ = norm.Float64()
 	scale := new(big.Float).SetPrec(128).SetInt64(1)
 	if clip := new(big.Float).SetFloat64(d.Hyper.Clip); d.Hyper.Clip > 0 && norm.Cmp(clip) > 0 {
@@ -332,14 +333,4 @@ func nextExponents(exps, seen []int16) []int16 {
 		}
 	}
 	return next
-}
-
-// outgrown says whether a gradient did not fit: beyond the headroom, or in a tensor without history.
-func outgrown(exps, seen []int16) bool {
-	for t, e := range seen {
-		if e != expZero && (exps[t] == expZero || e > exps[t]+headroom) {
-			return true
-		}
-	}
-	return false
 }

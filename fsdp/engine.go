@@ -113,6 +113,7 @@ type Engine struct {
 	dev     kernel.Device
 	layout  *Layout
 	decider *Decider
+	format  format
 	rank    int
 	units   []*unit
 	stages  []model.Stage
@@ -148,11 +149,12 @@ type unit struct {
 
 	mu      sync.Mutex
 	accLo   int
-	acc     []int32 // the summed gradient from element accLo on
-	counted int     // microbatches in the own interval of acc
+	acc     []int32        // the summed gradient from element accLo on
+	given   map[int][]byte // by rank: sums of the own interval that are not in acc yet, see float
+	counted int            // microbatches in the own interval of acc
 
 	full kernel.Buffer // the whole unit, F32, while it is gathered
-	work kernel.Buffer // I32: the own microbatches' gradient of the trained elements, in the backward pass
+	work kernel.Buffer // the own microbatches' gradient of the trained elements, in the backward pass
 }
 
 // stored is the place in p of an element of the unit that is stored here.
@@ -162,6 +164,9 @@ func (u *unit) stored(off int) int {
 	}
 	return u.hi - u.lo + off - u.flo
 }
+
+// sum is the summed gradient of elements lo to hi, which is stored here.
+func (u *unit) sum(lo, hi int) []int32 { return u.acc[lo-u.accLo : hi-u.accLo] }
 
 // NewEngine checks cfg and makes the own shard's initial state.
 func NewEngine(cfg Config) (*Engine, error) {
@@ -177,6 +182,7 @@ func NewEngine(cfg Config) (*Engine, error) {
 		e.shards = strategies[cfg.Strategy]
 	}
 	e.decider = &Decider{Layout: e.layout, Hyper: cfg.Hyper, BatchSize: func(s int) int { return len(cfg.Order(s)) }}
+	e.format = newFormat(&e.cfg.Hyper, e.layout, e.dev.Meter())
 	_, _, _, _, e.exps = e.decider.next(nil)
 	var units []int
 	for _, s := range e.stages {
@@ -211,6 +217,9 @@ func (c *Config) validate() error {
 			return fmt.Errorf("fsdp: weight %d of rank %d: want 1 to 2^40", w, r)
 		}
 	}
+	if err := c.Hyper.Reduce.valid(); err != nil {
+		return err
+	}
 	if _, ok := strategies[c.Strategy]; !ok {
 		return fmt.Errorf("fsdp: strategy %q: want fsdp, zero2, zero1 or ddp", c.Strategy)
 	}
@@ -234,7 +243,7 @@ func (c *Config) validate() error {
 
 // newUnit allocates what this member stores of u.
 func (e *Engine) newUnit(u *UnitLayout) *unit {
-	x := &unit{UnitLayout: *u, hi: u.Trained, flo: u.Trained, fhi: u.Len}
+	x := &unit{UnitLayout: *u, hi: u.Trained, flo: u.Trained, fhi: u.Len, given: map[int][]byte{}}
 	if e.shards.state {
 		x.lo, x.hi = u.Cuts[e.rank], u.Cuts[e.rank+1]
 		x.flo, x.fhi = u.FrozenCuts[e.rank], u.FrozenCuts[e.rank+1]

@@ -4,11 +4,15 @@ import (
 	"math"
 	"math/big"
 	"math/bits"
+
+	"shoal/kernel"
+	"shoal/kernel/ref"
 )
 
-// Gradients are summed as integers: a float sum depends on the order of its summands, an integer sum does not. Tensor t
+// Gradients are summed as integers, in format fixed32: a float sum depends on the order of its summands, an integer sum does not. Tensor t
 // has an exponent E_t with |g| <= 2^E_t, so that a microbatch's gradient becomes round(g * 2^(F-E_t)), where F leaves
-// room for all microbatches and a 16-fold growth in 31 bits.
+// room for all microbatches and a 16-fold growth in 31 bits. In fixed16 each summand has that growth in 16 bits, so that
+// sums travel in half the bytes; rounding to nearest would lose what is small for good, rounding at random keeps its mean.
 
 // Values of an exponent that are no power of two.
 const (
@@ -19,8 +23,71 @@ const (
 // headroom is the growth, as a power of two, that an exponent allows before the step must be tried again.
 const headroom = 4
 
-// fractionBits is F for a global batch of m microbatches in a model in which up to uses stages share one tensor.
-func fractionBits(m, uses int) int { return min(24, 26-bits.Len(uint(m*max(uses, 1)-1))) }
+// fixed is the kind of format that sums integers.
+type fixed struct {
+	fraction int  // F
+	random   bool // gradients are rounded at random, not to nearest
+}
+
+var _ format = (*fixed)(nil)
+
+func (f *fixed) dtype() kernel.DType { return kernel.I32 }
+
+func (f *fixed) collect(e *Engine, sum, g kernel.Buffer, s summand) {
+	switch {
+	case s.exp == expZero: // nothing is known about its range: should it not be zero, the step is tried again
+	case f.random:
+		e.dev.QuantizeStochastic(sum, g, f.fraction-int(s.exp), roundingKey(e.cfg.Hyper.Seed, e.step, s))
+	default:
+		e.dev.Quantize(sum, g, f.fraction-int(s.exp))
+	}
+}
+
+// roundingKey is where the random numbers for rounding one gradient come from.
+func roundingKey(seed uint64, step int, s summand) uint64 {
+	key := ref.Hash64(seed, "rounding of "+s.tensor)
+	for _, part := range []int{step, s.microbatch, s.stage} {
+		key = ref.Counter(key, uint64(part))
+	}
+	return key
+}
+
+func (f *fixed) encode(kernel.Device, kernel.Buffer) {}
+
+func (f *fixed) add(_ *unit, own []int32, _, offset int, data []byte) {
+	addInto(own[offset:offset+len(data)/4], data)
+}
+
+func (f *fixed) finish(*unit, []int32) {}
+
+func (f *fixed) measure(said *ready, tensor int, sum []int32) {
+	said.Squares[tensor] = said.Squares[tensor].add(sumSquares(sum))
+}
+
+// outgrown says whether a gradient did not fit: beyond the headroom, or in a tensor without history.
+func (f *fixed) outgrown(exps, seen []int16) bool {
+	for t, e := range seen {
+		if e != expZero && (exps[t] == expZero || e > exps[t]+headroom) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *fixed) norm(sum *ready, exps []int16) *big.Float {
+	return gradientNorm(sum.Squares, exps, f.fraction, sum.Count)
+}
+
+func (f *fixed) factor(o *Outcome, tensor int) float32 {
+	if o.Used[tensor] == expZero {
+		return 0
+	}
+	return float32(math.Ldexp(float64(o.Scale), int(o.Used[tensor])-f.fraction))
+}
+
+// fractionBits is F for a global batch of m microbatches in a model in which up to uses stages share one tensor: at most
+// top, and so that the sum fits.
+func fractionBits(top, m, uses int) int { return min(top, 26-bits.Len(uint(m*max(uses, 1)-1))) }
 
 // exponentOf is the smallest E with x <= 2^E, for x >= 0.
 func exponentOf(x float32) int16 {

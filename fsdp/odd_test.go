@@ -319,11 +319,11 @@ func TestExponentOf(t *testing.T) {
 
 func TestFractionBits(t *testing.T) {
 	for _, c := range []struct{ m, uses, want int }{{1, 1, 24}, {4, 1, 24}, {5, 1, 23}, {8, 1, 23}, {8, 2, 22}, {9, 1, 22}, {1024, 1, 16}} {
-		if got := fractionBits(c.m, c.uses); got != c.want {
+		if got := fractionBits(24, c.m, c.uses); got != c.want {
 			t.Errorf("F for %d microbatches, %d uses: %d, want %d", c.m, c.uses, got, c.want)
 		}
 		// Every summand at the limit still fits.
-		if sum := float64(c.m*c.uses) * math.Ldexp(1, fractionBits(c.m, c.uses)+headroom); sum > 1<<30 {
+		if sum := float64(c.m*c.uses) * math.Ldexp(1, fractionBits(24, c.m, c.uses)+headroom); sum > 1<<30 {
 			t.Errorf("%d microbatches can sum to %v", c.m, sum)
 		}
 	}

@@ -52,6 +52,7 @@ func (e *Engine) expect(m int) {
 	a.want, a.missing, a.whole = m, 0, make(chan struct{})
 	for _, u := range e.units {
 		u.counted = 0
+		e.format.finish(u, e.own(u)) // what an attempt that ended early has left
 		clear(u.acc)
 		if u.Cuts[e.rank] < u.Cuts[e.rank+1] {
 			a.missing++
@@ -72,6 +73,7 @@ func (e *Engine) giveBack(ctx context.Context, unit, n int) error {
 	if n == 0 || u.Trained == 0 {
 		return nil
 	}
+	e.format.encode(e.dev, work)
 	parts, data, err := e.summands(u, work)
 	if err != nil {
 		return err
@@ -109,7 +111,7 @@ func (e *Engine) summands(u *unit, work kernel.Buffer) (parts [][]byte, data []b
 		case r == e.rank:
 			parts[r] = data
 		default:
-			parts[r] = kernel.Bytes(u.acc[lo:hi])
+			parts[r] = kernel.Bytes(u.sum(lo, hi))
 		}
 		err = errors.Join(err, e.dev.Download(parts[r], work.Slice(lo, hi-lo)))
 	}
@@ -122,17 +124,18 @@ func (e *Engine) Add(unit, source, offset int, data []byte) error {
 		return fmt.Errorf("fsdp: gradient of unit %d from rank %d: no such unit or rank", unit, source)
 	}
 	u := e.units[unit]
-	lo, hi := u.Cuts[e.rank], u.Cuts[e.rank+1]
-	n := len(data) / 4
-	if offset < 0 || offset+n > hi-lo {
-		return fmt.Errorf("fsdp: gradient of unit %s from rank %d: elements %d to %d of %d", u.Name, source, offset, offset+n, hi-lo)
+	own, n := e.own(u), len(data)/4
+	if offset < 0 || offset+n > len(own) {
+		return fmt.Errorf("fsdp: gradient of unit %s from rank %d: elements %d to %d of %d", u.Name, source, offset, offset+n, len(own))
 	}
-	at := lo - u.accLo + offset
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	addInto(u.acc[at:at+n], data)
+	e.format.add(u, own, source, offset, data)
 	return nil
 }
+
+// own is the sum of u's own interval.
+func (e *Engine) own(u *unit) []int32 { return u.sum(u.Cuts[e.rank], u.Cuts[e.rank+1]) }
 
 // Done implements Sink.
 func (e *Engine) Done(unit, source, microbatches int) error {
@@ -148,6 +151,9 @@ func (e *Engine) Done(unit, source, microbatches int) error {
 		return fmt.Errorf("fsdp: unit %s has %d microbatches after rank %d's, want %d", u.Name, u.counted, source, a.want)
 	}
 	if u.counted == a.want {
+		u.mu.Lock()
+		e.format.finish(u, e.own(u))
+		u.mu.Unlock()
 		if a.missing--; a.missing == 0 {
 			close(a.whole)
 		}
@@ -173,7 +179,7 @@ func (e *Engine) reduced(ctx context.Context) error {
 	for _, u := range e.units {
 		parts := make([][]byte, len(u.Cuts)-1)
 		for r := range parts {
-			parts[r] = kernel.Bytes(u.acc[u.Cuts[r]:u.Cuts[r+1]])
+			parts[r] = kernel.Bytes(u.sum(u.Cuts[r], u.Cuts[r+1]))
 		}
 		e.tag++
 		wait, given := e.cfg.Comm.AllGather(ctx, e.tag, 4, parts[e.rank], parts)

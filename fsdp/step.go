@@ -2,7 +2,6 @@ package fsdp
 
 import (
 	"context"
-	"math"
 	"slices"
 
 	"github.com/fxamacker/cbor/v2"
@@ -15,6 +14,7 @@ import (
 // stages keep.
 type work struct {
 	batches []*model.DeviceBatch
+	first   int   // place of the first one in the global batch's list
 	counts  []int // labels per microbatch that are not ignored
 	inputs  [][]kernel.Buffer
 	kept    [][]*model.Ctx // nil where the stage will be recomputed
@@ -57,7 +57,7 @@ func (e *Engine) forwardBackward(ctx context.Context, said *ready) error {
 	if err != nil {
 		return err
 	}
-	w.said = *said
+	w.first, w.said = share.First, *said
 	w.said.Max = make([]int16, len(e.layout.Tensors))
 	for t := range w.said.Max {
 		w.said.Max[t] = expZero
@@ -206,11 +206,11 @@ func (e *Engine) correct(c *model.Ctx) int64 {
 	return n
 }
 
-// backward computes a stage's gradients for each microbatch and adds them, in fixed point, to the unit's.
+// backward computes a stage's gradients for each microbatch and adds them to the unit's.
 func (e *Engine) backward(stage int, w *work) {
 	u := e.units[e.stages[stage].Unit]
 	if u.work.None() {
-		u.work = e.dev.Alloc(kernel.GradientWork, kernel.I32, u.Trained)
+		u.work = e.dev.Alloc(kernel.GradientWork, e.format.dtype(), u.Trained)
 		e.dev.Zero(u.work)
 	}
 	p, ids := e.tensors(stage), e.layout.stages[stage]
@@ -238,10 +238,8 @@ func (e *Engine) backward(stage int, w *work) {
 				continue
 			}
 			e.dev.MaxAbs(maxima.Slice(j*len(ids)+i, 1), dp[i])
-			if e.exps[t] != expZero {
-				s := u.span(t)
-				e.dev.Quantize(u.work.Slice(s.Off, s.N), dp[i], e.decider.fraction()-int(e.exps[t]))
-			}
+			s := u.span(t)
+			e.format.collect(e, u.work.Slice(s.Off, s.N), dp[i], summand{s.Param.Name, e.exps[t], stage, w.first + j})
 		}
 	}
 	seen := make([]float32, maxima.Len)
@@ -309,7 +307,7 @@ func (e *Engine) evaluate(ctx context.Context, said *ready) error {
 	return nil
 }
 
-// measure fills in the sums of squares and the counts of the own intervals.
+// measure fills in what the leader needs for the norm and the counts of the own intervals.
 func (e *Engine) measure(said *ready) {
 	said.Squares = make([]u128, len(e.layout.Tensors))
 	for i, u := range e.units {
@@ -319,28 +317,23 @@ func (e *Engine) measure(said *ready) {
 			continue
 		}
 		said.Counts[i] = u.counted
-		u.within(lo, hi, func(s Span, off, n int) {
-			said.Squares[s.Tensor] = said.Squares[s.Tensor].add(sumSquares(u.acc[off-u.accLo : off-u.accLo+n]))
-		})
+		u.within(lo, hi, func(s Span, off, n int) { e.format.measure(said, s.Tensor, u.sum(off, off+n)) })
 	}
 }
 
 // update applies AdamW to the stored shard of every unit, whose whole copies are out of date then.
 func (e *Engine) update(o *Outcome) {
 	h := e.cfg.Hyper
-	f := e.decider.fraction()
 	for i, u := range e.units {
 		start := e.now()
 		u.fresh = false
-		q := e.dev.Alloc(kernel.GradientWork, kernel.I32, u.hi-u.lo)
-		e.dev.Upload(q, kernel.Bytes(u.acc[u.lo-u.accLo:u.hi-u.accLo]))
+		q := e.dev.Alloc(kernel.GradientWork, e.format.dtype(), u.hi-u.lo)
+		e.dev.Upload(q, kernel.Bytes(u.sum(u.lo, u.hi)))
 		u.within(u.lo, u.hi, func(s Span, off, n int) {
 			a := kernel.AdamW{LR: o.LR, Beta1: float32(h.Beta1), Beta2: float32(h.Beta2), Eps: float32(h.Eps), C1: o.C1, C2: o.C2}
+			a.Scale = e.format.factor(o, s.Tensor)
 			if s.Param.Decay {
 				a.Decay = o.Decay
-			}
-			if x := o.Used[s.Tensor]; x != expZero {
-				a.Scale = float32(math.Ldexp(float64(o.Scale), int(x)-f))
 			}
 			at := off - u.lo
 			e.dev.AdamW(u.p.Slice(at, n), u.m.Slice(at, n), u.v.Slice(at, n), q.Slice(at, n), a)

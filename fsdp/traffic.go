@@ -5,10 +5,11 @@ package fsdp
 //
 //	fsdp          per gather of unit u:  w * (P_u - own_u), once forward, and once backward for all but the root and last unit
 //	zero2, zero1  per step and unit u:   w * (P_u - own_u)
-//	all           per step and unit u:   4 * own_u of the trained elements from each other member that computed a microbatch
-//	ddp           per step and unit u:   4 * (P_u - own_u) of the trained elements' sums
+//	all           per step and unit u:   g * own_u of the trained elements from each other member that computed a microbatch
+//	ddp           per step and unit u:   s * (P_u - own_u) of the trained elements' sums
 //
-// P_u is the number of elements of unit u, own_u the number that rank owns, w 2 for bf16 and 4 for fp32. A step that is
+// P_u is the number of elements of unit u, own_u the number that rank owns, w 2 for bf16 and 4 for fp32; g is 4 for sums
+// in fixed32 and fp32, 2 in fixed16 (while they fit, as nearly all do) and bf16; s is 2 in fixed16, else 4. A step that is
 // tried again needs no parameters again under zero2 and zero1.
 func Received(c *Config, rank int, retried []int) int64 {
 	l := NewLayout(c.Model, c.Weights, c.Frozen)
@@ -23,6 +24,7 @@ func Received(c *Config, rank int, retried []int) int64 {
 		return n
 	}
 	once := gathered(newWalk(units, false, false).gathers) // every unit
+	given, summed := c.Hyper.Reduce.wire()
 	reduced := func(step int) (n int64) {
 		givers := int64(0)
 		for r, s := range Shares(step, len(microbatches(len(c.Order(step)), c.Hyper.Microbatch)), c.Weights) {
@@ -32,9 +34,9 @@ func Received(c *Config, rank int, retried []int) int64 {
 		}
 		for _, u := range l.Units {
 			own := int64(u.Cuts[rank+1] - u.Cuts[rank])
-			n += 4 * own * givers
+			n += given * own * givers
 			if c.Strategy == DDP {
-				n += 4 * (int64(u.Trained) - own)
+				n += summed * (int64(u.Trained) - own)
 			}
 		}
 		return n

@@ -1,0 +1,85 @@
+package fsdp
+
+import (
+	"fmt"
+	"math/big"
+
+	"shoal/kernel"
+)
+
+// Format says how gradients are summed: over a member's microbatches, on their way to their owner, and there.
+type Format string
+
+const (
+	Fixed32  Format = "fixed32" // as integers of 32 bits; the default
+	Fixed16  Format = "fixed16" // as integers on a grid of 16 bits, rounded at random
+	Float32  Format = "fp32"    // in float32, members in rank order
+	BFloat16 Format = "bf16"    // the same, each member's sum rounded to bf16
+)
+
+// Exact says whether a sum depends on its summands alone: not on who computed them, nor on any order. The other formats
+// are there to compare with, and give up that a run's result is one hash for any number of members.
+func (f Format) Exact() bool { return f == Fixed32 || f == Fixed16 || f == "" }
+
+// valid says whether f is one of the formats, or empty for the default.
+func (f Format) valid() error {
+	if f.Exact() || f == Float32 || f == BFloat16 {
+		return nil
+	}
+	return fmt.Errorf("fsdp: gradients summed as %q: want fixed32, fixed16, fp32 or bf16", f)
+}
+
+// wire is the number of bytes that an element of a member's sum takes on its way, and one of the sum of all.
+func (f Format) wire() (own, all int64) {
+	switch f {
+	case Fixed16:
+		return 2, 2
+	case BFloat16:
+		return 2, 4
+	}
+	return 4, 4
+}
+
+// format is what a Format does. There are two kinds of it, fixed and float. Elements of sums have 4 bytes, and are kept as
+// int32 on the host, whatever they are.
+type format interface {
+	// dtype is the type of sums on a device.
+	dtype() kernel.DType
+	// collect adds the gradient g of one tensor in one microbatch to the own sum.
+	collect(e *Engine, sum, g kernel.Buffer, s summand)
+	// encode rounds an own sum to what travels.
+	encode(dev kernel.Device, sum kernel.Buffer)
+	// add takes a piece of a member's sum, from element offset of u's own interval on. own is the interval's sum. u is
+	// locked.
+	add(u *unit, own []int32, source, offset int, data []byte)
+	// finish makes own whole once every member's sum is there. u is locked.
+	finish(u *unit, own []int32)
+	// measure tells the leader about a part of a tensor's sum.
+	measure(said *ready, tensor int, sum []int32)
+
+	// outgrown says whether gradients as large as seen do not fit, so that the step must be tried again.
+	outgrown(exps, seen []int16) bool
+	// norm is the Euclidean norm of the mean gradient.
+	norm(sum *ready, exps []int16) *big.Float
+	// factor turns a tensor's sum into its clipped mean gradient.
+	factor(o *Outcome, tensor int) float32
+}
+
+// summand names a gradient in a step: a tensor's in a stage and a microbatch of the global batch.
+type summand struct {
+	tensor            string
+	exp               int16
+	stage, microbatch int
+}
+
+// newFormat is what h.Reduce names, for the model of l. What it holds for a while is counted by meter.
+func newFormat(h *Hyper, l *Layout, meter *kernel.Meter) format {
+	m := len(microbatches(h.Batch, h.Microbatch))
+	switch h.Reduce {
+	case Fixed16:
+		return &fixed{fraction: fractionBits(11, m, l.uses), random: true}
+	case Float32, BFloat16:
+		return &float{half: h.Reduce == BFloat16, meter: meter, spare: byteList{}}
+	}
+	return &fixed{fraction: fractionBits(24, m, l.uses)}
+}
