@@ -47,6 +47,7 @@ type settings struct {
 	Config
 	listen   []listenAddr
 	announce []ma.Multiaddr
+	good     *goodAddrs // not a setting: what the host has learnt
 }
 
 // listenAddr is one address to listen on. An optional one may fail because the machine has no such network.
@@ -57,7 +58,7 @@ type listenAddr struct {
 
 // validate fills in defaults. An error names the setting.
 func (c Config) validate() (settings, error) {
-	s := settings{Config: c}
+	s := settings{Config: c, good: newGoodAddrs()}
 	if s.MaxPeers == 0 {
 		s.MaxPeers = defaultMaxPeers
 	}

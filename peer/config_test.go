@@ -80,7 +80,7 @@ func TestRankDials(t *testing.T) {
 	for _, text := range []string{want[3], want[2], want[1], want[0], want[4]} {
 		in = append(in, ma.StringCast(text))
 	}
-	out := rankDials(in)
+	out := newGoodAddrs().rankDials(in)
 	if len(out) != len(want) {
 		t.Fatalf("got %v", out)
 	}

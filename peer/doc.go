@@ -10,9 +10,12 @@
 // ("/ip4/192.0.2.7/tcp/4001"). A Host may be used from any goroutine.
 //
 // What a Host does: TCP with TLS 1.3 (Noise for those who have no TLS), QUIC and WebSocket, TCP dialled first; one
-// connection per pair of peers, any number of streams on it up to a cap. What it doesn't do: relays, NAT port mapping,
-// discovery. Addresses come from a Link or from the run's log.
+// connection per pair of peers, any number of streams on it up to a cap. What it doesn't do: relays, NAT port mapping.
 //
-// Bounds, all of them on purpose (limits.go, mux.go): connections, streams per peer, and memory that other peers can
-// make this one hold.
+// A run is found by its Link, which has everything. Without one: by name on the local network (AdvertiseLAN, FindLAN;
+// lan.go), or by its id and secret through any peer of any run (ProvideRun, FindRun; dht.go). See [Note: who gets the
+// secret]. A Host is a node of the DHT from the first call of these on.
+//
+// Bounds, all of them on purpose (limits.go, mux.go, records.go): connections, streams per peer, records of the DHT, and
+// memory that other peers can make this one hold.
 package peer

@@ -36,8 +36,13 @@ const maxCauses = 8 // addresses that a dial error lists
 
 // dialError puts libp2p's report, a tree with a line per address, on one line.
 func dialError(ctx context.Context, id peer.ID, tried []ma.Multiaddr, err error) error {
+	return dialErrorOf(ctx, "peer "+id.String(), tried, err)
+}
+
+// dialErrorOf is dialError for somebody whose id is not known.
+func dialErrorOf(ctx context.Context, who string, tried []ma.Multiaddr, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return fmt.Errorf("dial peer %s: %w", id, context.Canceled)
+		return fmt.Errorf("dial %s: %w", who, context.Canceled)
 	}
 	wrapped := []any{ErrUnreachable}
 	verbs := "%w"
@@ -53,13 +58,13 @@ func dialError(ctx context.Context, id peer.ID, tried []ma.Multiaddr, err error)
 	var report *swarm.DialError
 	switch {
 	case errors.As(err, &report) && len(report.DialErrors) > 0:
-		return fmt.Errorf("dial peer %s: %w (%s)", id, head, causes(report))
+		return fmt.Errorf("dial %s: %w (%s)", who, head, causes(report))
 	case len(tried) == 0:
-		return fmt.Errorf("dial peer %s: %w: no address is known", id, head)
+		return fmt.Errorf("dial %s: %w: no address is known", who, head)
 	case ctx.Err() != nil:
-		return fmt.Errorf("dial peer %s: %w (no answer from %s)", id, head, list(tried))
+		return fmt.Errorf("dial %s: %w (no answer from %s)", who, head, list(tried))
 	}
-	return fmt.Errorf("dial peer %s: %w (%s): %s", id, head, list(tried), cause(err))
+	return fmt.Errorf("dial %s: %w (%s): %s", who, head, list(tried), cause(err))
 }
 
 // causes is "address: why; address, address: why".

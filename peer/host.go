@@ -31,7 +31,9 @@ type Host struct {
 	host     host.Host
 	identity *identity
 	announce []ma.Multiaddr
+	good     *goodAddrs
 	log      *slog.Logger
+	disc     discovery
 
 	ctx    context.Context // ends when Close begins
 	cancel context.CancelFunc
@@ -39,7 +41,8 @@ type Host struct {
 	mu         sync.Mutex
 	closed     bool
 	disconnect []func(string)
-	handlers   sync.WaitGroup // running handlers and disconnect callbacks; Add only by begin
+	stops      []func()       // of what has to end before the libp2p host does
+	handlers   sync.WaitGroup // running handlers, disconnect callbacks and background work; Add only by begin
 	lingering  sync.WaitGroup // streams that say goodbye; Add only by begin
 
 	close    sync.Once
@@ -49,8 +52,8 @@ type Host struct {
 // newHost wraps a libp2p host that listens already.
 func newHost(h host.Host, id *identity, s settings) *Host {
 	ctx, cancel := context.WithCancel(context.Background())
-	out := &Host{host: h, identity: id, announce: s.announce, log: s.Log, ctx: ctx, cancel: cancel}
-	h.Network().Notify(&network.NotifyBundle{DisconnectedF: out.disconnected})
+	out := &Host{host: h, identity: id, announce: s.announce, good: s.good, log: s.Log, ctx: ctx, cancel: cancel}
+	h.Network().Notify(&network.NotifyBundle{ConnectedF: s.good.connected, DisconnectedF: out.disconnected})
 	return out
 }
 
@@ -223,6 +226,16 @@ func (h *Host) Unprotect(peerID string) {
 	}
 }
 
+// beforeClose has Close call stop before it ends the libp2p host; false if Close has begun.
+func (h *Host) beforeClose(stop func()) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed {
+		h.stops = append(h.stops, stop)
+	}
+	return !h.closed
+}
+
 // begin adds to a group that Close waits for, unless Close has begun.
 func (h *Host) begin(g *sync.WaitGroup) bool {
 	h.mu.Lock()
@@ -240,8 +253,12 @@ func (h *Host) Close() error {
 	h.close.Do(func() {
 		h.mu.Lock()
 		h.closed = true
+		stops := h.stops
 		h.mu.Unlock()
 		h.cancel()
+		for _, stop := range stops {
+			stop()
+		}
 		waitAtMost(&h.lingering, closeLinger)
 		h.closeErr = errors.Join(h.host.Close(), h.identity.release())
 		h.lingering.Wait()

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"github.com/libp2p/go-libp2p/core/protocol"
 	rcmgr "github.com/libp2p/go-libp2p/p2p/host/resource-manager"
 )
 
@@ -12,6 +13,10 @@ const (
 	memoryPerPeer  = 128 << 20 // bytes; windows grow up to half of it (yamux asks with low priority)
 	memoryTotal    = 1 << 30   // bytes, all peers together
 	spareConns     = 16        // for those who are refused after the handshake
+
+	dials = 512 // in flight, all peers together: all addresses of a peer are dialled at once, and each one counts
+
+	dhtStreamsPerPeer = 8 // in each direction; a node asks another one over one stream
 )
 
 // resourceLimits are libp2p's limits for a host made for that many peers.
@@ -20,21 +25,24 @@ func resourceLimits(maxPeers int) rcmgr.ConcreteLimitConfig {
 	streams := rcmgr.LimitVal(maxPeers * streamsPerPeer)
 	all := rcmgr.ResourceLimits{
 		Streams: 2 * streams, StreamsInbound: streams, StreamsOutbound: streams,
-		Conns: 2 * conns, ConnsInbound: conns, ConnsOutbound: conns,
-		FD:     2 * conns,
+		Conns: 2*conns + dials, ConnsInbound: conns, ConnsOutbound: conns + dials,
+		FD:     2*conns + dials,
 		Memory: memoryTotal,
 	}
 	onePeer := rcmgr.ResourceLimits{
 		Streams: 2 * streamsPerPeer, StreamsInbound: streamsPerPeer, StreamsOutbound: streamsPerPeer,
-		Conns: 2 * connsPerPeer, ConnsInbound: connsPerPeer, ConnsOutbound: connsPerPeer,
-		FD:     2 * connsPerPeer,
+		Conns: 2*connsPerPeer + maxDialAddrs, ConnsInbound: connsPerPeer, ConnsOutbound: connsPerPeer + maxDialAddrs,
+		FD:     2*connsPerPeer + maxDialAddrs,
 		Memory: memoryPerPeer,
 	}
+	dht := onePeer
+	dht.Streams, dht.StreamsInbound, dht.StreamsOutbound = 2*dhtStreamsPerPeer, dhtStreamsPerPeer, dhtStreamsPerPeer
 	return rcmgr.PartialLimitConfig{
 		System:              all,
 		Transient:           all, // connections whose peer isn't known yet: a run's start brings all of them at once
 		ProtocolDefault:     all,
 		ProtocolPeerDefault: onePeer,
+		ProtocolPeer:        map[protocol.ID]rcmgr.ResourceLimits{dhtProtocol: dht},
 		ServiceDefault:      all,
 		ServicePeerDefault:  onePeer,
 		PeerDefault:         onePeer,

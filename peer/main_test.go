@@ -56,6 +56,12 @@ func helper(role string, in io.Reader, out io.Writer) error {
 		return err
 	case "join":
 		return helperJoin(ctx, in, out)
+	case "member":
+		return helperMember(ctx, in, out)
+	case "find":
+		return helperFind(ctx, in, out)
+	case "find on LAN":
+		return helperFindLAN(ctx, in, out)
 	}
 	return fmt.Errorf("unknown role %q", role)
 }
@@ -87,6 +93,65 @@ func helperJoin(ctx context.Context, in io.Reader, out io.Writer) error {
 		seen.Bytes += n
 	}
 	return json.NewEncoder(out).Encode(seen)
+}
+
+// helperMember is a run's member, until its stdin ends. It prints its link.
+func helperMember(ctx context.Context, in io.Reader, out io.Writer) error {
+	h, err := New(ctx, Config{Listen: []string{":4001"}})
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	l := Link{Peer: h.Self(), Addrs: h.Addrs(), Run: "netns", Secret: NewSecret()}
+	if err := errors.Join(h.ProvideRun(l), h.AdvertiseLAN(l.Run, l)); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, l)
+	_, err = io.Copy(io.Discard, in)
+	return err
+}
+
+// helperFind finds the run in the invitation, the first word of stdin, through the address that is the second one. It
+// prints the link that it found, and is a node until its stdin ends.
+func helperFind(ctx context.Context, in io.Reader, out io.Writer) error {
+	h, err := New(ctx, Config{Listen: []string{":4001"}})
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	var invitation, via string
+	if _, err := fmt.Fscanln(in, &invitation, &via); err != nil {
+		return err
+	}
+	run, secret, err := ParseInvitation(invitation)
+	if err != nil {
+		return err
+	}
+	l, err := h.FindRun(ctx, run, secret, []string{via})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, l)
+	_, err = io.Copy(io.Discard, in)
+	return err
+}
+
+// helperFindLAN prints the link of the run that is named on stdin.
+func helperFindLAN(ctx context.Context, in io.Reader, out io.Writer) error {
+	h, err := New(ctx, Config{})
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	var name string
+	if _, err := fmt.Fscanln(in, &name); err != nil {
+		return err
+	}
+	l, err := h.FindLAN(ctx, name)
+	if err == nil {
+		fmt.Fprintln(out, l)
+	}
+	return err
 }
 
 // exchange sends bulk bytes from a new host and counts what comes back.

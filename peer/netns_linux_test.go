@@ -45,9 +45,12 @@ func inNamespace(ctx context.Context, ns, role string) *exec.Cmd {
 }
 
 // startListener starts a helper that listens, and returns its link. It ends with the test.
-func startListener(t *testing.T, ns string) Link {
+func startListener(t *testing.T, ns string) Link { return startHelper(t, ns, "listen", "")() }
+
+// startHelper starts a helper that serves until the test ends, and says what it reads. link waits for its link.
+func startHelper(t *testing.T, ns, role, says string) (link func() Link) {
 	t.Helper()
-	c := inNamespace(testContext(t), ns, "listen")
+	c := inNamespace(testContext(t), ns, role)
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -62,18 +65,24 @@ func startListener(t *testing.T, ns string) Link {
 	t.Cleanup(func() {
 		in.Close()
 		if err := c.Wait(); err != nil {
-			t.Errorf("listener: %v", err)
+			t.Errorf("%s: %v", role, err)
 		}
 	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
+	if _, err := in.Write([]byte(says)); err != nil {
 		t.Fatal(err)
 	}
-	link, err := ParseLink(line)
-	if err != nil {
-		t.Fatal(err)
+	return func() Link {
+		t.Helper()
+		line, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := ParseLink(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
 	}
-	return link
 }
 
 // join runs a helper that joins by the link.
@@ -135,5 +144,40 @@ func TestLoopbackOnly(t *testing.T) {
 	}
 	if seen := join(t, ns, link); seen.Bytes != bulk {
 		t.Errorf("joined: %+v", seen)
+	}
+}
+
+// machines makes n namespaces on one network: 10.78.0.1, 10.78.0.2 ...
+func machines(t *testing.T, n int) (ns []string) {
+	t.Helper()
+	hub := namespace(t, "hub")
+	ip(t, "-n", hub, "link", "add", "hub", "type", "bridge")
+	ip(t, "-n", hub, "link", "set", "hub", "up")
+	for i := range n {
+		name, port := namespace(t, fmt.Sprint("n", i)), fmt.Sprint("p", i)
+		ip(t, "-n", name, "link", "add", "v0", "type", "veth", "peer", "name", port, "netns", hub)
+		ip(t, "-n", hub, "link", "set", port, "master", "hub", "up")
+		ip(t, "-n", name, "addr", "add", fmt.Sprintf("10.78.0.%d/24", i+1), "dev", "v0")
+		ip(t, "-n", name, "link", "set", "v0", "up")
+		ns = append(ns, name)
+	}
+	return ns
+}
+
+// Machines of which each knows the address of the one before find the run's member.
+func TestMachinesFindTheRun(t *testing.T) {
+	ns := machines(t, 3)
+	member := startHelper(t, ns[0], "member", "")()
+	var found []func() Link
+	for i := len(ns) - 1; i > 0; i-- { // the last one asks a machine at which nobody listens yet
+		found = append(found, startHelper(t, ns[i], "find", fmt.Sprintf("%s 10.78.0.%d:4001\n", member.Invitation(), i)))
+	}
+	for _, f := range found {
+		if l := f(); l.Peer != member.Peer || l.Run != member.Run || l.Secret != member.Secret {
+			t.Errorf("found %+v, want %+v", l, member)
+		}
+	}
+	if l := startHelper(t, ns[2], "find on LAN", "netns\n")(); l.String() != member.String() {
+		t.Errorf("found %+v on the local network, want %+v", l, member)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/libp2p/go-libp2p"
@@ -53,8 +54,13 @@ func New(ctx context.Context, c Config) (*Host, error) {
 	return out, nil
 }
 
+// dialAll has libp2p dial all addresses of a peer at once: it would dial 8, so that 8 that don't answer hold up the
+// others until they time out. libp2p has no other switch than this variable, which hosts read as they are made.
+var dialAll = sync.OnceFunc(func() { swarm.DefaultPerPeerRateLimit = maxDialAddrs })
+
 // newLibp2p assembles the libp2p host, which doesn't listen yet.
 func newLibp2p(id *identity, s settings) (host.Host, error) {
+	dialAll()
 	v4, v6 := perSubnet(s.MaxPeers)
 	resources, err := rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(resourceLimits(s.MaxPeers)),
 		rcmgr.WithLimitPerSubnet(v4, v6))
@@ -78,7 +84,7 @@ func newLibp2p(id *identity, s settings) (host.Host, error) {
 		libp2p.Security(libp2ptls.ID, newCoalescingTLS),
 		libp2p.Security(noise.ID, noise.New),
 		libp2p.Muxer(yamux.ID, newMuxer()),
-		libp2p.SwarmOpts(swarm.WithDialRanker(rankDials)),
+		libp2p.SwarmOpts(swarm.WithDialRanker(s.good.rankDials)),
 		libp2p.WithDialTimeout(addrTimeout),
 		libp2p.ResourceManager(resources),
 		libp2p.ConnectionManager(conns),

@@ -8,28 +8,38 @@ import (
 )
 
 const (
-	dialStep      = 100 * time.Millisecond // between two addresses of one transport
-	transportStep = 250 * time.Millisecond // before the next transport is tried
+	dialStep      = 100 * time.Millisecond // between two addresses of one transport, at most
+	dialSpread    = time.Second            // all steps together, at most
+	transportStep = 250 * time.Millisecond // before the next transport is tried, and before all that never answered
 )
 
-// rankDials says when each address is dialled: TCP first (it is faster here, and a killed peer's connection resets at
-// once), then QUIC, which is there for networks that block TCP, then WebSocket; loopback last of each. The dialler
-// skips the waiting when nothing is in flight any more, so a refused address costs no time.
-func rankDials(addrs []ma.Multiaddr) []network.AddrDelay {
-	out := make([]network.AddrDelay, 0, len(addrs))
+// rankDials says when each address is dialled: first those that answered before, then TCP (it is faster here, and a killed
+// peer's connection resets at once), QUIC, which is there for networks that block TCP, and WebSocket; loopback last of
+// each. An address that doesn't answer stays in flight while the next ones are tried, so all of them are within about 2 s.
+// The dialler skips the waiting when nothing is in flight any more, so a refused address costs no time.
+func (g *goodAddrs) rankDials(addrs []ma.Multiaddr) []network.AddrDelay {
+	good, others := g.split(dialable(addrs))
+	out := make([]network.AddrDelay, 0, len(good)+len(others))
+	step := min(dialStep, dialSpread/time.Duration(len(addrs)+1))
 	var next time.Duration
-	for k := kindTCP; k <= kindOther; k++ {
-		var any bool
-		for _, a := range dialable(addrs) {
-			if kindOf(a) != k {
-				continue
-			}
+	put := func(group []ma.Multiaddr) {
+		for _, a := range group {
 			out = append(out, network.AddrDelay{Addr: a, Delay: next})
-			next, any = next+dialStep, true
+			next += step
 		}
-		if any {
+		if len(group) > 0 {
 			next += transportStep
 		}
+	}
+	put(good)
+	for k := kindTCP; k <= kindOther; k++ {
+		var group []ma.Multiaddr
+		for _, a := range others {
+			if kindOf(a) == k {
+				group = append(group, a)
+			}
+		}
+		put(group)
 	}
 	return out
 }

@@ -1,0 +1,58 @@
+package peer
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	ma "github.com/multiformats/go-multiaddr"
+)
+
+const maxGood = 1024 // addresses that are remembered
+
+// goodAddrs remembers the addresses at which a peer has answered, so that they are the first ones dialled the next time:
+// a peer tells all its addresses, and of most machines only some can be reached from here.
+type goodAddrs struct {
+	mu    sync.Mutex
+	order []string // oldest first, as bytes of the multiaddr
+	known map[string]bool
+}
+
+func newGoodAddrs() *goodAddrs { return &goodAddrs{known: map[string]bool{}} }
+
+// connected is for a network's notifications.
+func (g *goodAddrs) connected(_ network.Network, c network.Conn) {
+	if c.Stat().Direction == network.DirOutbound {
+		g.add(c.RemoteMultiaddr())
+	}
+}
+
+func (g *goodAddrs) add(a ma.Multiaddr) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	key := string(a.Bytes())
+	if g.known[key] {
+		return
+	}
+	if len(g.order) == maxGood {
+		delete(g.known, g.order[0])
+		g.order = g.order[1:]
+	}
+	g.known[key] = true
+	g.order = append(g.order, key)
+}
+
+// split divides addrs into those that are remembered and the others, in their order.
+func (g *goodAddrs) split(addrs []ma.Multiaddr) (good, others []ma.Multiaddr) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	others = slices.Clone(addrs)
+	others = slices.DeleteFunc(others, func(a ma.Multiaddr) bool {
+		if !g.known[string(a.Bytes())] {
+			return false
+		}
+		good = append(good, a)
+		return true
+	})
+	return good, others
+}
