@@ -89,19 +89,23 @@ func TestClipNorm(t *testing.T) {
 			weights  []int64
 			strategy Strategy
 			in       bool // the model of odd shapes with a tied tensor
+			reduce   Format
 		}{
-			{"1 peer", []int64{1}, FSDP, false},
-			{"3 peers", []int64{1, 1, 1}, FSDP, false},
-			{"weights 5,1,1", []int64{5, 1, 1}, FSDP, false},
-			{"ddp", []int64{1, 1}, DDP, false},
-			{"tied, 3 peers", []int64{1, 1, 1}, FSDP, true},
+			{"1 peer", []int64{1}, FSDP, false, Fixed32},
+			{"3 peers", []int64{1, 1, 1}, FSDP, false, Fixed32},
+			{"weights 5,1,1", []int64{5, 1, 1}, FSDP, false, Fixed32},
+			{"ddp", []int64{1, 1}, DDP, false, Fixed32},
+			{"tied, 3 peers", []int64{1, 1, 1}, FSDP, true, Fixed32},
+			{"fp32", []int64{1}, FSDP, false, Float32},
+			{"fp32, tied, 3 peers", []int64{3, 1, 1}, FSDP, true, Float32},
+			{"fp32, ddp", []int64{1, 1}, DDP, false, Float32},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				s := base(t)
 				if c.in {
 					s = oddSetup(t, 7, 5, 40, 10, one)
 				}
-				s.weights, s.strategy, s.hyper.Clip, s.hyper.Steps = c.weights, c.strategy, clip, 1
+				s.weights, s.strategy, s.hyper.Clip, s.hyper.Steps, s.hyper.Reduce = c.weights, c.strategy, clip, 1, c.reduce
 				order := []int{3, 1, 4, 15, 9, 2, 6, 5, 35, 8, 7}
 				s.order = func(int) []int { return order }
 				var got *Outcome

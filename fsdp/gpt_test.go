@@ -120,7 +120,7 @@ func (d *goldenText) Read(indices []int, b *model.Batch) error {
 }
 
 // The engine's steps are PyTorch's: tied head, clipping, four microbatches a step with different counts of labels, with
-// and without frozen parameters, on one peer and on three.
+// and without frozen parameters, on one peer and on three, with integer sums and float sums.
 func TestGoldenGPT(t *testing.T) {
 	for _, name := range []string{"small", "odd"} {
 		d := &goldenText{}
@@ -142,13 +142,16 @@ func TestGoldenGPT(t *testing.T) {
 			frozen func(string) bool
 			want   *golden.Course
 		}{{"all", nil, &g.Course}, {"frozen", frozen, &d.Frozen.Course}} {
-			for _, weights := range [][]int64{{1}, {2, 1, 1}} {
-				t.Run(fmt.Sprintf("%s %s %v", name, c.name, weights), func(t *testing.T) {
-					s := setup{weights: weights, model: m, train: d, frozen: c.frozen, strategy: FSDP, recompute: RecomputeNever,
+			for _, in := range []struct {
+				weights []int64
+				reduce  Format
+			}{{[]int64{1}, Fixed32}, {[]int64{2, 1, 1}, Fixed32}, {[]int64{2, 1, 1}, Float32}} {
+				t.Run(fmt.Sprintf("%s %s %v %s", name, c.name, in.weights, in.reduce), func(t *testing.T) {
+					s := setup{weights: in.weights, model: m, train: d, frozen: c.frozen, strategy: FSDP, recompute: RecomputeNever,
 						params: kernel.F32, device: fast}
 					s.hyper = Hyper{Steps: g.Steps, Batch: g.Batch, Microbatch: g.Batch / 4, LR: float64(g.LR[g.Steps-1]),
 						Schedule: "constant", Warmup: g.Warmup, WeightDecay: g.WeightDecay, Clip: g.Clip,
-						Beta1: g.Beta1, Beta2: g.Beta2, Eps: g.Eps, Seed: 1}
+						Beta1: g.Beta1, Beta2: g.Beta2, Eps: g.Eps, Seed: 1, Reduce: in.reduce}
 					s.started = func(e *Engine) { upload(e, initial) }
 					clipped := 0
 					s.progress = func(o *Outcome) {

@@ -318,7 +318,11 @@ func TestExponentOf(t *testing.T) {
 }
 
 func TestFractionBits(t *testing.T) {
-	for _, c := range []struct{ m, uses, want int }{{1, 1, 24}, {4, 1, 24}, {5, 1, 23}, {8, 1, 23}, {8, 2, 22}, {9, 1, 22}, {1024, 1, 16}} {
+	for _, c := range []struct{ m, uses, want, want16 int }{{1, 1, 24, 11}, {4, 1, 24, 11}, {5, 1, 23, 11}, {8, 1, 23, 11},
+		{8, 2, 22, 11}, {9, 1, 22, 11}, {1024, 1, 16, 11}, {65536, 2, 9, 9}} {
+		if got := fractionBits(11, c.m, c.uses); got != c.want16 {
+			t.Errorf("F of fixed16 for %d microbatches, %d uses: %d, want %d", c.m, c.uses, got, c.want16)
+		}
 		if got := fractionBits(24, c.m, c.uses); got != c.want {
 			t.Errorf("F for %d microbatches, %d uses: %d, want %d", c.m, c.uses, got, c.want)
 		}
