@@ -306,6 +306,7 @@ func fill(init model.Init, key uint64, first int, dst []float32) {
 // when the mesh ends the run: a wait for gradients that will never come has no other end.
 func (e *Engine) Run(ctx context.Context) (*Result, error) {
 	start := time.Now()
+	defer context.AfterFunc(ctx, func() { e.dev.Cancel(context.Cause(ctx)) })()
 	if e.cfg.Hyper.Steps == 0 {
 		if err := e.hash(); err != nil {
 			return nil, err

@@ -47,6 +47,7 @@ type Span struct {
 func NewLayout(m model.Model, weights []int64, frozen func(name string) bool) *Layout {
 	l := &Layout{}
 	ids := map[string]int{}
+	trained, still := newCutter(weights), newCutter(weights)
 	for _, u := range m.Units() {
 		ul := UnitLayout{Name: u.Name}
 		for _, part := range []bool{false, true} {
@@ -63,8 +64,8 @@ func NewLayout(m model.Model, weights []int64, frozen func(name string) bool) *L
 				ul.Trained = ul.Len
 			}
 		}
-		ul.Cuts = cut(ul.Trained, weights)
-		ul.FrozenCuts = cut(ul.Len-ul.Trained, weights)
+		ul.Cuts = trained.cut(ul.Trained)
+		ul.FrozenCuts = still.cut(ul.Len - ul.Trained)
 		for r := range ul.FrozenCuts {
 			ul.FrozenCuts[r] += ul.Trained
 		}
@@ -136,18 +137,35 @@ func (u *UnitLayout) within(lo, hi int, f func(s Span, off, n int)) {
 	}
 }
 
-// cut divides n elements by weight at multiples of Granule, to the nearest. Any interval may be empty.
-func cut(n int, weights []int64) []int {
-	var total, sum uint64
+// cutter divides one unit after another by weight at multiples of Granule. What rounding gives a rank too much or too
+// little in one unit is made up for in the next, so that shares follow the weights though units may be small.
+type cutter struct {
+	weights []int64
+	total   uint64
+	sum     int   // elements of the units so far
+	given   []int // given[r]: elements before rank r's cut in the units so far
+}
+
+func newCutter(weights []int64) *cutter {
+	c := &cutter{weights: weights, given: make([]int, len(weights)+1)}
 	for _, w := range weights {
-		total += uint64(w)
+		c.total += uint64(w)
 	}
-	cuts := make([]int, len(weights)+1)
-	for r, w := range weights {
-		sum += uint64(w)
-		cuts[r+1] = min(n, roundTo(scale(uint64(n), sum, total), Granule))
+	return c
+}
+
+// cut divides n elements: rank r gets [cuts[r], cuts[r+1]), which may be empty.
+func (c *cutter) cut(n int) []int {
+	c.sum += n
+	cuts := make([]int, len(c.weights)+1)
+	var before uint64
+	for r, w := range c.weights[:len(c.weights)-1] {
+		before += uint64(w)
+		due := scale(uint64(c.sum), before, c.total) - c.given[r+1]
+		cuts[r+1] = min(n, max(cuts[r], roundTo(due, Granule)))
+		c.given[r+1] += cuts[r+1]
 	}
-	cuts[len(weights)] = n
+	cuts[len(c.weights)] = n
 	return cuts
 }
 
@@ -158,4 +176,5 @@ func scale(n, a, b uint64) int {
 	return int(q)
 }
 
-func roundTo(n, unit int) int { return (n + unit/2) / unit * unit }
+// roundTo is the multiple of unit nearest to n, 0 for negative n.
+func roundTo(n, unit int) int { return (max(n, 0) + unit/2) / unit * unit }

@@ -61,8 +61,37 @@ func TestCut(t *testing.T) {
 		{0, []int64{1, 1}, []int{0, 0, 0}},
 		{2560, []int64{8, 1, 1}, []int{0, 2048, 2304, 2560}},
 	} {
-		if got := cut(c.n, c.weights); !slices.Equal(got, c.want) {
+		if got := newCutter(c.weights).cut(c.n); !slices.Equal(got, c.want) {
 			t.Errorf("cut(%d, %v) = %v, want %v", c.n, c.weights, got, c.want)
+		}
+	}
+}
+
+// TestSharesFollowWeights: over many small units everybody's share is right to within a granule or two.
+func TestSharesFollowWeights(t *testing.T) {
+	for _, weights := range [][]int64{slices.Repeat([]int64{1}, 20), {5, 1, 1}, {1000, 1, 1}, {3, 2, 7, 1}} {
+		c := newCutter(weights)
+		var total int64
+		for _, w := range weights {
+			total += w
+		}
+		owned, sum := make([]int, len(weights)), 0
+		for u := range 30 {
+			n := 1000 + 700*u%1900
+			sum += n
+			cuts := c.cut(n)
+			for r := range weights {
+				if cuts[r] > cuts[r+1] || cuts[r+1] > n || cuts[r+1]%Granule != 0 && cuts[r+1] != n {
+					t.Fatalf("weights %v: cuts %v of %d", weights, cuts, n)
+				}
+				owned[r] += cuts[r+1] - cuts[r]
+			}
+		}
+		for r, w := range weights {
+			want := float64(sum) * float64(w) / float64(total)
+			if d := float64(owned[r]) - want; d > 2.5*Granule || d < -2.5*Granule {
+				t.Errorf("weights %v: rank %d owns %d of %d, want about %.0f", weights, r, owned[r], sum, want)
+			}
 		}
 	}
 }
@@ -95,7 +124,7 @@ func TestHashTree(t *testing.T) {
 		empty := sha256.Sum256(nil)
 		want := sha256.Sum256(slices.Concat([]byte{2}, level[0], empty[:]))
 		for _, weights := range [][]int64{{1}, {1, 1}, {1, 1, 1}, {5, 1, 1}, {1, 2, 3, 4, 5}} {
-			l := &Layout{Units: []UnitLayout{{Name: "a", Len: n, Cuts: cut(n, weights)}, {Name: "b", Cuts: cut(0, weights)}}}
+			l := &Layout{Units: []UnitLayout{{Name: "a", Len: n, Cuts: newCutter(weights).cut(n)}, {Name: "b", Cuts: newCutter(weights).cut(0)}}}
 			var covers [][][]Node
 			for r := range weights {
 				lo, hi := l.Units[0].Cuts[r], l.Units[0].Cuts[r+1]

@@ -21,6 +21,8 @@ type Host interface {
 	Owns(m Memory) bool
 	// Fail records a fault; the device keeps the first.
 	Fail(err error)
+	// Cancelled is not nil once ops are to do nothing any more.
+	Cancelled() error
 }
 
 var _ Ops = (*Checked)(nil)
@@ -75,6 +77,9 @@ func area(v ...int) int {
 
 // ok reports the first fault of a call to the host.
 func (c *Checked) ok(op string, d dims, args ...arg) bool {
+	if c.Host.Cancelled() != nil {
+		return false
+	}
 	for i := range args {
 		if why := c.fault(args, i); why != "" {
 			c.Host.Fail(fmt.Errorf("kernel: %s(%s): %s %s", op, d, args[i].name, why))

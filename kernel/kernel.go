@@ -111,6 +111,9 @@ type Device interface {
 	Sync() error
 	// Meter counts the live and peak bytes of this device by class.
 	Meter() *Meter
+	// Cancel makes all ops from now on do nothing, and Sync and Download return err (or an earlier fault). It is the one
+	// method that any goroutine may call at any time: a long computation ends within the op that is running.
+	Cancel(err error)
 	// Close frees everything. It may be called twice.
 	Close() error
 

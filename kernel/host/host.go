@@ -18,6 +18,7 @@ const poolLimit = 64 << 20
 // Heap implements the memory methods of kernel.Device and kernel.Host. Ops compute before they return, so nothing here
 // ever waits.
 type Heap struct {
+	kernel.Cancellation
 	meter  kernel.Meter
 	err    error
 	closed bool
@@ -138,10 +139,10 @@ func (h *Heap) Upload(dst kernel.Buffer, src []byte) {
 
 // Download implements kernel.Device.
 func (h *Heap) Download(dst []byte, src kernel.Buffer) error {
-	if h.window("Download", src, len(dst)) && h.err == nil {
+	if h.window("Download", src, len(dst)) && h.Sync() == nil {
 		copy(dst, bytes(src))
 	}
-	return h.err
+	return h.Sync()
 }
 
 // window says whether b is sound and has size bytes.
@@ -159,7 +160,12 @@ func (h *Heap) window(op string, b kernel.Buffer, size int) bool {
 }
 
 // Sync implements kernel.Device.
-func (h *Heap) Sync() error { return h.err }
+func (h *Heap) Sync() error {
+	if h.err != nil {
+		return h.err
+	}
+	return h.Cancelled()
+}
 
 // Meter implements kernel.Device.
 func (h *Heap) Meter() *kernel.Meter { return &h.meter }

@@ -17,6 +17,7 @@ import (
 // Device is a float64 device. F32 and BF16 buffers hold float64 without rounding.
 type Device struct {
 	kernel.Checked
+	kernel.Cancellation
 	meter kernel.Meter
 	err   error
 }
@@ -154,7 +155,12 @@ func (d *Device) Values(b kernel.Buffer) []float64 {
 }
 
 // Sync implements kernel.Device.
-func (d *Device) Sync() error { return d.err }
+func (d *Device) Sync() error {
+	if d.err != nil {
+		return d.err
+	}
+	return d.Cancelled()
+}
 
 // Meter implements kernel.Device. It counts what the buffers would take in their own types.
 func (d *Device) Meter() *kernel.Meter { return &d.meter }
