@@ -21,7 +21,7 @@ type Comm interface {
 	// from then on; given blocks until every other member has mine, which must stay unchanged until then.
 	AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait, given func() error)
 
-	// ReduceScatter gives parts[r] (int32, little-endian) to member r's sink, for each r but the own rank; empty parts
+	// ReduceScatter gives parts[r] (elements of 4 bytes) to member r's sink, for each r but the own rank; empty parts
 	// are not sent. microbatches says how many are summed in them, at least 1. It returns at once; wait blocks until
 	// the parts may be reused.
 	ReduceScatter(ctx context.Context, unit int, parts [][]byte, microbatches int) (wait func() error)

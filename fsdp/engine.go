@@ -106,6 +106,9 @@ type Result struct {
 	ParameterBytes, GradientBytes, OptimizerBytes int64
 }
 
+// MaxWeight is the largest weight of a member.
+const MaxWeight = 1 << 40
+
 // Engine is one member's state. It belongs to the goroutine that calls Run; only the Sink is called by others.
 type Engine struct {
 	cfg     Config
@@ -213,8 +216,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("fsdp: %d weights for %d members", len(c.Weights), c.Comm.Size())
 	}
 	for r, w := range c.Weights {
-		if w < 1 || w > 1<<40 {
-			return fmt.Errorf("fsdp: weight %d of rank %d: want 1 to 2^40", w, r)
+		if w < 1 || w > MaxWeight {
+			return fmt.Errorf("fsdp: weight %d of rank %d: want 1 to %d", w, r, int64(MaxWeight))
 		}
 	}
 	if err := c.Hyper.Reduce.valid(); err != nil {

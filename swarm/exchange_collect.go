@@ -123,7 +123,7 @@ func (x *exchange) allGather(ctx context.Context, tag uint32, width int, mine []
 	return wait, given
 }
 
-// reduceScatter gives parts[r] (int32, little-endian) to member r's sink, for each r but the own rank; empty parts are
+// reduceScatter gives parts[r] (elements of 4 bytes) to member r's sink, for each r but the own rank; empty parts are
 // not sent. microbatches says how many are summed in them, at least 1. It returns at once; wait blocks until every
 // member has acknowledged its part, and parts must stay unchanged until then. An error of wait means that the attempt
 // has ended.

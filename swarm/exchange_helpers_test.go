@@ -112,9 +112,11 @@ func layouts(n int, seed uint64, sizes ...int) []layout {
 	return units
 }
 
-// value is element i of what the member of rank source has for unit, small numbers with some structure.
+// value is element i of what the member of rank source has for unit, numbers with some structure. By unit they need both
+// their halves, the lower one or the upper one.
 func value(fence uint64, unit, source, i int) int32 {
-	return int32(fence)*31 + int32(unit)*17 + int32(source)*7 - int32(i%1000)
+	small := int32(fence)*31 + int32(unit)*17 + int32(source)*7 - int32(i%1000)
+	return small * [3]int32{1<<16 + 1, 1, 1 << 16}[unit%3]
 }
 
 func int32s(n int, f func(i int) int32) []byte {

@@ -14,7 +14,7 @@ import (
 
 const (
 	helloTimeout  = 10 * time.Second
-	gradientWidth = 4       // bytes of an int32
+	gradientWidth = 4       // bytes of an element
 	maxUnits      = 1 << 16 // of a model
 	// maxFaults is how many broken frames of one member an attempt survives, each by a new stream.
 	maxFaults = 8
@@ -278,7 +278,7 @@ func (in *incoming) take(a *attempt, h *wire.Header) error {
 	if err := wire.ReadPayload(in.r, h, payload); err != nil {
 		return err
 	}
-	in.count.payloadReceived.Add(int(h.Raw), int(h.Wire))
+	in.count.payloadReceived.Add(int(h.Bytes()), int(h.Wire))
 	if !in.x.enter(a) {
 		return nil
 	}
@@ -327,12 +327,22 @@ func (in *incoming) deliver(a *attempt, h *wire.Header, payload []byte) error {
 	return nil
 }
 
+// unpack fills dst with elements of width bytes from payload, whose length was compared with the header.
 func unpack(dst, payload []byte, c wire.Codec, width int) error {
-	if c == wire.CodecRaw {
-		copy(dst, payload) // lengths were compared with the header
-		return nil
+	some := dst
+	if c.Narrowed() {
+		if width != 4 {
+			return fmt.Errorf("%w: narrowed elements of %d bytes", wire.ErrFrame, width)
+		}
+		some, width = dst[:len(dst)/2], 2
 	}
-	return codec.Unpack(dst, payload, width)
+	if !c.Packed() {
+		copy(some, payload)
+	} else if err := codec.Unpack(some, payload, width); err != nil {
+		return err
+	}
+	codec.Widen(dst, codec.Form(c>>1))
+	return nil
 }
 
 // advance records that h's chunk is here. The lock is held.

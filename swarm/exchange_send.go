@@ -217,7 +217,7 @@ func (o *outgoing) send(conn net.Conn, p *piece) error {
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
 	for at := 0; at < len(p.data); at += wire.MaxChunk {
-		frame, err := o.encode(*buf, p, at)
+		frame, n, err := o.encode(*buf, p, at)
 		if frame == nil || err != nil {
 			return err
 		}
@@ -229,23 +229,21 @@ func (o *outgoing) send(conn net.Conn, p *piece) error {
 			o.speed.Wrote(len(frame), time.Since(start))
 		}
 		o.count.sent.Add(uint64(len(frame)))
-		o.count.payloadSent.Add(min(len(p.data)-at, wire.MaxChunk), len(frame)-wire.HeaderSize)
+		o.count.payloadSent.Add(n, len(frame)-wire.HeaderSize)
 	}
 	return nil
 }
 
-// encode makes the frame for p's chunk at offset at, in buf if it has room. No frame means that the attempt has ended.
-func (o *outgoing) encode(buf []byte, p *piece, at int) ([]byte, error) {
+// encode makes the frame for p's chunk at offset at, in buf if it has room, and counts the tensor bytes in it before
+// packing. No frame means that the attempt has ended.
+func (o *outgoing) encode(buf []byte, p *piece, at int) (frame []byte, n int, err error) {
 	if !o.x.enter(p.attempt) {
-		return nil, nil
+		return nil, 0, nil
 	}
 	raw := p.data[at:min(at+wire.MaxChunk, len(p.data))]
 	h := p.head
 	h.Offset, h.Raw = uint64(at), uint32(len(raw))
-	frame, err := o.payload(buf[:wire.HeaderSize], p, at, raw)
-	if len(frame)-wire.HeaderSize < len(raw) {
-		h.Codec = wire.CodecPlanes
-	}
+	frame, h.Codec, err = o.payload(buf[:wire.HeaderSize], p, at, raw)
 	if err == nil {
 		err = wire.Seal(frame, h)
 	}
@@ -255,37 +253,44 @@ func (o *outgoing) encode(buf []byte, p *piece, at int) ([]byte, error) {
 	o.x.leave(p.attempt)
 	if err != nil { // the caller gave what can't be sent: trying again would not help
 		o.x.fail(p.attempt, err)
-		return nil, nil
+		return nil, 0, nil
 	}
-	return frame, nil
+	return frame, int(h.Bytes()), nil
 }
 
-// payload appends raw to frame, packed where that is wanted and makes it shorter.
-func (o *outgoing) payload(frame []byte, p *piece, at int, raw []byte) ([]byte, error) {
-	if !o.choose.Pack(len(raw), p.width) {
-		return append(frame, raw...), nil
+// payload appends raw to frame, narrowed where that is possible, and packed where that is wanted and makes it shorter.
+func (o *outgoing) payload(frame []byte, p *piece, at int, raw []byte) (_ []byte, c wire.Codec, err error) {
+	width := p.width
+	if width == 4 {
+		buf := buffers.Get().(*[]byte)
+		defer buffers.Put(buf)
+		if half, form := codec.Narrow((*buf)[:0], raw); form != codec.Whole {
+			raw, width, c = half, 2, wire.Codec(form)<<1
+		}
+	}
+	if !o.choose.Pack(len(raw), width) {
+		return append(frame, raw...), c, nil
 	}
 	var packed []byte
 	var took time.Duration
-	var err error
 	if p.packed != nil {
-		var c packedChunk
-		c, err = p.packed.get(at/wire.MaxChunk, raw, p.width)
-		packed, took = c.bytes, c.took
+		var chunk packedChunk
+		chunk, err = p.packed.get(at/wire.MaxChunk, raw, width)
+		packed, took = chunk.bytes, chunk.took
 		frame = append(frame, packed...)
 	} else {
 		start := time.Now()
-		frame, err = codec.Pack(frame, raw, p.width)
+		frame, err = codec.Pack(frame, raw, width)
 		packed, took = frame[wire.HeaderSize:], time.Since(start)
 	}
 	if err != nil {
-		return frame, err
+		return frame, c, err
 	}
 	o.choose.Packed(len(raw), len(packed), took)
 	if len(packed) >= len(raw) {
-		frame = append(frame[:wire.HeaderSize], raw...)
+		return append(frame[:wire.HeaderSize], raw...), c, nil
 	}
-	return frame, nil
+	return frame, c | wire.CodecPlanes, nil
 }
 
 // readAcks takes acknowledgements until the stream ends, which it then declares broken.

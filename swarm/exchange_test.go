@@ -74,6 +74,44 @@ func TestExchangeCountsBytes(t *testing.T) {
 	})
 }
 
+// Elements that fit in half of their bytes travel so, whether packed or not; see value for which units do.
+func TestExchangeNarrows(t *testing.T) {
+	for _, packing := range []codec.Packing{codec.Off, codec.On} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMesh(t, 2, meshConfig{packing: packing})
+			const chunk = wire.MaxChunk / 4 // elements
+			unit := layout{[]int{0, chunk + 100, 2*chunk + 200}}
+			m.attempts([]layout{unit, unit, unit}, 1)
+			s := m.x[0].stats().Total
+			if want := uint64(2 * (4 + 2 + 2) * (chunk + 100)); s.RawSent != want || s.RawReceived != want {
+				t.Errorf("packing %v: %d tensor bytes sent, %d received, want %d", packing, s.RawSent, s.RawReceived, want)
+			}
+			if (packing == codec.On) != (s.WireSent < s.RawSent) {
+				t.Errorf("packing %v: %d bytes for %d", packing, s.WireSent, s.RawSent)
+			}
+		})
+	}
+}
+
+func TestUnpackNarrowed(t *testing.T) {
+	for _, c := range []struct {
+		codec wire.Codec
+		want  []byte
+	}{{wire.CodecLow, []byte{1, 0x80, 0xff, 0xff, 2, 0, 0, 0}}, {wire.CodecHigh, []byte{0, 0, 1, 0x80, 0, 0, 2, 0}}} {
+		half := []byte{1, 0x80, 2, 0}
+		got := make([]byte, 8)
+		if err := unpack(got, half, c.codec, 4); err != nil || !bytes.Equal(got, c.want) {
+			t.Errorf("codec %d: %x, %v, want %x", c.codec, got, err, c.want)
+		}
+		if err := unpack(got, half, c.codec, 2); !errors.Is(err, wire.ErrFrame) {
+			t.Errorf("codec %d of elements of 2 bytes: %v, want ErrFrame", c.codec, err)
+		}
+		if err := unpack(got, half, c.codec|wire.CodecPlanes, 4); !errors.Is(err, codec.ErrCorrupt) {
+			t.Errorf("codec %d with bytes that Pack did not make: %v, want ErrCorrupt", c.codec, err)
+		}
+	}
+}
+
 func TestExchangePackingShrinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, 2, meshConfig{packing: codec.On})

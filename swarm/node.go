@@ -315,6 +315,15 @@ func (n *Node) Err() error {
 // Status tells the log's state.
 func (n *Node) Status() Status { return n.known.Load().status }
 
+// Members are those that the log has admitted so far, this one included, in no order.
+func (n *Node) Members() []Member {
+	var list []Member
+	for _, m := range n.known.Load().members {
+		list = append(list, m)
+	}
+	return list
+}
+
 // Leave tells the others that this peer goes, and why, which ends the run for all. Close is still to be called, and
 // waits for them to know.
 func (n *Node) Leave(reason string) {

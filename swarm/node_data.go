@@ -53,7 +53,7 @@ func (n *Node) AllGather(ctx context.Context, tag uint32, width int, mine []byte
 	return func() error { return n.because(w()) }, func() error { return n.because(g()) }
 }
 
-// ReduceScatter gives parts[r] (int32, little-endian) to member r's sink, but for the own rank; empty parts are not
+// ReduceScatter gives parts[r] (elements of 4 bytes) to member r's sink, but for the own rank; empty parts are not
 // sent. microbatches, at least 1, says how many are summed in them. wait blocks until parts may be used again.
 func (n *Node) ReduceScatter(ctx context.Context, unit int, parts [][]byte, microbatches int) (wait func() error) {
 	x := n.data()

@@ -36,13 +36,23 @@ const (
 	KindAck      Kind = 3 // from the receiver of a part to its sender: all of it is here
 )
 
-// Codec says how a frame's payload was packed. Numbers are append-only.
+// Codec says how a frame's payload was narrowed and packed. Numbers are append-only.
 type Codec uint8
 
 const (
-	CodecRaw    Codec = 0 // the tensor bytes themselves
-	CodecPlanes Codec = 1 // codec.Pack
+	CodecRaw        Codec = 0 // the tensor bytes themselves
+	CodecPlanes     Codec = 1 // codec.Pack
+	CodecLow        Codec = 2 // the lower halves of elements of 4 bytes: codec.Low
+	CodecLowPlanes  Codec = 3 // the same, packed
+	CodecHigh       Codec = 4 // the upper halves: codec.High
+	CodecHighPlanes Codec = 5 // the same, packed
 )
+
+// Packed says whether codec.Pack made the payload.
+func (c Codec) Packed() bool { return c&1 == 1 }
+
+// Narrowed says whether only a half of each element travels.
+func (c Codec) Narrowed() bool { return c >= CodecLow }
 
 // Header precedes a frame's payload. A part is what one member gives another in one collective, and goes in chunks of
 // at most MaxChunk bytes with ascending offsets.
@@ -61,6 +71,14 @@ type Header struct {
 
 // Last says whether the chunk is its part's last one.
 func (h *Header) Last() bool { return h.Offset+uint64(h.Raw) == h.Part }
+
+// Bytes is the number of tensor bytes before packing: of the chunk, or half of that where its elements are narrowed.
+func (h *Header) Bytes() uint32 {
+	if h.Codec.Narrowed() {
+		return h.Raw / 2
+	}
+	return h.Raw
+}
 
 // Seal completes a frame in place: the payload is frame[HeaderSize:]; the header is written before it, with its Wire
 // set to the payload's length. The header must be one that ReadHeader accepts.
@@ -128,7 +146,7 @@ func (h *Header) check() error {
 	switch {
 	case h.Kind < KindParams || h.Kind > KindAck:
 		return bad("unknown kind %d", h.Kind)
-	case h.Codec > CodecPlanes:
+	case h.Codec > CodecHighPlanes:
 		return bad("unknown codec %d", h.Codec)
 	case h.Part > MaxPart:
 		return bad("a part of %d bytes, at most %d are allowed", h.Part, MaxPart)
@@ -148,10 +166,12 @@ func (h *Header) check() error {
 		return bad("a chunk of %d bytes, 1 to %d are allowed", h.Raw, MaxChunk)
 	case h.Offset > h.Part || uint64(h.Raw) > h.Part-h.Offset:
 		return bad("a chunk of %d bytes at %d in a part of %d", h.Raw, h.Offset, h.Part)
-	case h.Wire == 0 || h.Wire > h.Raw:
-		return bad("%d bytes of payload for a chunk of %d", h.Wire, h.Raw)
-	case h.Codec == CodecRaw && h.Wire != h.Raw:
-		return bad("%d bytes of raw payload for a chunk of %d", h.Wire, h.Raw)
+	case h.Codec.Narrowed() && h.Raw%4 != 0:
+		return bad("a chunk of %d bytes whose elements of 4 are narrowed", h.Raw)
+	case h.Wire == 0 || h.Wire > h.Bytes():
+		return bad("%d bytes of payload for a chunk of %d", h.Wire, h.Bytes())
+	case !h.Codec.Packed() && h.Wire != h.Bytes():
+		return bad("%d bytes of raw payload for a chunk of %d", h.Wire, h.Bytes())
 	}
 	return nil
 }

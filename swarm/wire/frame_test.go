@@ -34,11 +34,13 @@ func TestFrameSurvives(t *testing.T) {
 		h       Header
 		payload []byte
 	}{
-		"params":   {Header{Kind: KindParams, Tag: 7, Fence: 1 << 63, Part: 4000, Offset: 100, Raw: 600}, chunk},
-		"last":     {Header{Kind: KindParams, Tag: 7, Fence: 9, Part: 700, Offset: 100, Raw: 600}, chunk},
-		"packed":   {Header{Kind: KindParams, Codec: CodecPlanes, Part: 4000, Raw: 1000}, chunk},
-		"gradient": {Header{Kind: KindGradient, Part: MaxPart, Offset: MaxPart - 600, Raw: 600, Microbatches: 3}, chunk},
-		"ack":      {Header{Kind: KindAck, Tag: 1<<32 - 1, Fence: 5, Part: 12}, nil},
+		"params":           {Header{Kind: KindParams, Tag: 7, Fence: 1 << 63, Part: 4000, Offset: 100, Raw: 600}, chunk},
+		"last":             {Header{Kind: KindParams, Tag: 7, Fence: 9, Part: 700, Offset: 100, Raw: 600}, chunk},
+		"packed":           {Header{Kind: KindParams, Codec: CodecPlanes, Part: 4000, Raw: 1000}, chunk},
+		"narrowed":         {Header{Kind: KindGradient, Codec: CodecLow, Part: 4000, Raw: 1200, Microbatches: 1}, chunk},
+		"narrowed, packed": {Header{Kind: KindGradient, Codec: CodecHighPlanes, Part: 4000, Raw: 4000, Microbatches: 1}, chunk},
+		"gradient":         {Header{Kind: KindGradient, Part: MaxPart, Offset: MaxPart - 600, Raw: 600, Microbatches: 3}, chunk},
+		"ack":              {Header{Kind: KindAck, Tag: 1<<32 - 1, Fence: 5, Part: 12}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := bytes.NewReader(frame(t, c.h, c.payload))
@@ -82,6 +84,9 @@ func TestHeaderRefused(t *testing.T) {
 		"empty chunk":          {func(h *Header) { h.Raw, h.Wire = 0, 0 }, "chunk of 0"},
 		"packed grows":         {func(h *Header) { h.Codec, h.Wire = CodecPlanes, 601 }, "601 bytes of payload"},
 		"raw shrinks":          {func(h *Header) { h.Wire = 599 }, "599 bytes of raw"},
+		"narrowed in whole":    {func(h *Header) { h.Codec = CodecLow }, "600 bytes of payload for a chunk of 300"},
+		"narrowed too much":    {func(h *Header) { h.Codec, h.Wire = CodecHigh, 299 }, "299 bytes of raw"},
+		"narrowed halves":      {func(h *Header) { h.Codec, h.Raw, h.Wire = CodecLowPlanes, 602, 100 }, "602 bytes whose elements"},
 		"no payload":           {func(h *Header) { h.Wire = 0 }, "0 bytes of payload"},
 		"no microbatches":      {func(h *Header) { h.Microbatches = 0 }, "0 microbatches"},
 		"too many":             {func(h *Header) { h.Microbatches = MaxMicrobatches + 1 }, "16777217"},
@@ -159,6 +164,7 @@ func TestHugeLengthsCostNoMemory(t *testing.T) {
 func FuzzReadFrame(f *testing.F) {
 	f.Add(frame(f, Header{Kind: KindParams, Part: 4, Raw: 4}, []byte("abcd")))
 	f.Add(frame(f, Header{Kind: KindGradient, Codec: CodecPlanes, Part: 9, Offset: 1, Raw: 4, Microbatches: 1}, []byte("ab")))
+	f.Add(frame(f, Header{Kind: KindGradient, Codec: CodecLow, Part: 8, Raw: 8, Microbatches: 1}, []byte("abcd")))
 	f.Add(frame(f, Header{Kind: KindAck, Tag: 1, Fence: 2, Part: 3}, nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		// The checksum is made right, so that the fuzzer gets past it.
