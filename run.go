@@ -31,6 +31,7 @@ type member struct {
 	view        swarm.View
 	runID       string
 	out         *output // nil: this peer doesn't keep the model
+	chunks      exchange
 }
 
 func run(ctx context.Context, cfg Config) (rep *Report, err error) {
@@ -51,6 +52,8 @@ func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 		}
 		defer m.out.abort()
 	}
+	m.fetchAhead(0)
+	defer m.fetchWhile(m.node.Context())()
 	engine, err := m.engine()
 	if err != nil {
 		return nil, err
@@ -144,7 +147,7 @@ func (m *member) join(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if m.task, err = parseDescription(ctx, b, m.cfg); err != nil {
+		if m.task, err = parseDescription(ctx, b, m.cfg, m.fetcher(link)); err != nil {
 			return err
 		}
 	}
@@ -154,9 +157,11 @@ func (m *member) join(ctx context.Context) error {
 	cfg.Decide = m.decide()
 	cfg.Offer = swarm.Offer{Kind: "daemon", Weight: m.cfg.Memory >> 20, Cores: m.cores(), Backend: m.device.Name(),
 		Fingerprint: m.fingerprint, ModelHash: m.task.fingerprint, Version: version.Version, Out: m.cfg.Out != ""}
+	m.giveChunks(link)
 	if m.node, err = swarm.Start(ctx, cfg); err != nil {
 		return err
 	}
+	m.chunks.known.Store(m.node)
 	if m.cfg.OnLink != nil && m.cfg.Link == "" {
 		m.cfg.OnLink(link.String())
 	}
@@ -190,10 +195,8 @@ func (m *member) decide() func(prev []byte, readies [][]byte) swarm.Decision {
 
 // engine makes this member's training engine for the view.
 func (m *member) engine() (*fsdp.Engine, error) {
-	var weights []int64
-	exporting := false
+	weights, exporting := m.weights(), false
 	for _, p := range m.view.Members {
-		weights = append(weights, max(1, p.Offer.Weight))
 		exporting = exporting || p.Offer.Out
 	}
 	var export func(p model.Param, values []float32) error
@@ -212,6 +215,15 @@ func (m *member) engine() (*fsdp.Engine, error) {
 	})
 }
 
+// weights are the members' shares of parameters and work, by rank.
+func (m *member) weights() []int64 {
+	var weights []int64
+	for _, p := range m.view.Members {
+		weights = append(weights, max(1, p.Offer.Weight))
+	}
+	return weights
+}
+
 // progress turns outcomes into the caller's Progress.
 func (m *member) progress() func(*fsdp.Outcome) {
 	var samples int64
@@ -224,6 +236,7 @@ func (m *member) progress() func(*fsdp.Outcome) {
 			m.cfg.Log.Warn("step without an update: its gradient is not finite", "step", o.Step+1, "in a row", o.Bad)
 		}
 		samples += o.Samples
+		m.fetchAhead(o.Step + 1)
 		if m.cfg.Progress != nil {
 			m.cfg.Progress(Progress{Step: o.Step + 1, Steps: m.task.run.Train.Steps, Loss: o.Loss, Samples: samples,
 				Elapsed: time.Since(start), Peers: len(m.view.Members)})
@@ -234,13 +247,14 @@ func (m *member) progress() func(*fsdp.Outcome) {
 // stats is this member's row of the report, as everybody gets it.
 func (m *member) stats(res *fsdp.Result) []byte {
 	meter, wire := m.device.Meter(), m.node.Stats()
+	chunksSent, chunksReceived := m.chunkBytes()
 	b, err := json.Marshal(report.Peer{
 		Rank: m.view.Rank, PeerID: m.host.Self(), Kind: "daemon", Backend: m.device.Name(),
 		ParametersOwned: int64(res.Owned), ParameterBytes: res.ParameterBytes, GradientBytes: res.GradientBytes,
 		OptimizerBytes: res.OptimizerBytes, BackupBytes: meter.Live(kernel.Backups),
 		GatheredPeakBytes: meter.Peak(kernel.Gathered), GradientPeakBytes: meter.Peak(kernel.GradientWork) + res.GradientBytes,
 		ActivationPeakBytes: meter.Peak(kernel.Activations), RSSPeakBytes: sysinfo.PeakRSS(),
-		BytesSent: wire.BytesSent + wire.ControlSent, BytesReceived: wire.BytesReceived + wire.ControlReceived,
+		BytesSent: wire.BytesSent + wire.ControlSent + chunksSent, BytesReceived: wire.BytesReceived + wire.ControlReceived + chunksReceived,
 		PayloadRawBytes: wire.PayloadRaw, PayloadWireBytes: wire.PayloadWire,
 		Samples: res.Samples, Retries: res.Retries,
 	})
@@ -304,6 +318,9 @@ func (m *member) close(err error) {
 			m.node.Leave(err.Error())
 		}
 		m.node.Close()
+	}
+	if m.chunks.server != nil {
+		m.chunks.server.Close()
 	}
 	if m.host != nil {
 		m.host.Close()

@@ -10,6 +10,7 @@ import (
 
 	"shoal/fsdp"
 	"shoal/internal/data"
+	"shoal/internal/dataserve"
 	"shoal/internal/runfile"
 	"shoal/kernel"
 	"shoal/model"
@@ -22,7 +23,8 @@ type task struct {
 	run         RunFile
 	model       model.Model
 	data, eval  Dataset
-	files       *data.Local            // what data and eval are read from; nil if they are not files
+	chunks      data.ChunkSource       // what data and eval are read from, a *data.Local or *dataserve.Fetcher; nil if they are not files
+	manifest    *data.Manifest         // of chunks
 	frozen      func(name string) bool // nil: nothing
 	fingerprint string                 // of run file, model and data
 }
@@ -35,7 +37,12 @@ type description struct {
 }
 
 // newTask builds what run and cfg say. Its data can be read until ctx ends.
-func newTask(ctx context.Context, run RunFile, cfg Config) (_ *task, err error) {
+func newTask(ctx context.Context, run RunFile, cfg Config) (*task, error) {
+	return newTaskFrom(ctx, run, cfg, nil)
+}
+
+// newTaskFrom is newTask where data whose files are not on this machine come from fetch, unless that is nil.
+func newTaskFrom(ctx context.Context, run RunFile, cfg Config, fetch openFetcher) (_ *task, err error) {
 	if err := run.Validate(); err != nil {
 		return nil, err
 	}
@@ -46,7 +53,7 @@ func newTask(ctx context.Context, run RunFile, cfg Config) (_ *task, err error) 
 		}
 	}()
 	if cfg.Model == nil {
-		if err := t.build(ctx, cfg); err != nil {
+		if err := t.build(ctx, cfg, fetch); err != nil {
 			return nil, err
 		}
 	} else if run.Model.Type != runfile.Custom || run.Data.Source != runfile.Custom {
@@ -83,7 +90,7 @@ func newTask(ctx context.Context, run RunFile, cfg Config) (_ *task, err error) 
 }
 
 // build makes the model and the data that the run file names.
-func (t *task) build(ctx context.Context, cfg Config) (err error) {
+func (t *task) build(ctx context.Context, cfg Config, fetch openFetcher) (err error) {
 	m := t.run.Model
 	if m.Type == runfile.Custom {
 		return fmt.Errorf("this run trains a Go program's own model (model.type: %s): join it with that program", runfile.Custom)
@@ -91,7 +98,7 @@ func (t *task) build(ctx context.Context, cfg Config) (err error) {
 	if t.model, err = buildModel(m); err != nil {
 		return err
 	}
-	return t.openData(ctx, cfg)
+	return t.openData(ctx, cfg, fetch)
 }
 
 // buildModel makes the network that the run file names.
@@ -110,8 +117,9 @@ func (t *task) describe() ([]byte, error) {
 	return json.Marshal(description{RunFile: string(runfile.Marshal(run)), Model: t.fingerprint, Data: t.identity()})
 }
 
-// parseDescription is describe's inverse. A program with a model of its own must come to the same fingerprint.
-func parseDescription(ctx context.Context, b []byte, cfg Config) (*task, error) {
+// parseDescription is describe's inverse. A program with a model of its own must come to the same fingerprint. fetch, unless
+// it is nil, gets data whose files are not on this machine.
+func parseDescription(ctx context.Context, b []byte, cfg Config, fetch fetchData) (*task, error) {
 	var d description
 	if err := json.Unmarshal(b, &d); err != nil {
 		return nil, fmt.Errorf("the run's description is not readable (another version of shoal?): %w", err)
@@ -121,7 +129,11 @@ func parseDescription(ctx context.Context, b []byte, cfg Config) (*task, error) 
 		return nil, fmt.Errorf("the run's description is not readable (another version of shoal?): %w", err)
 	}
 	run.Data.Path = "" // others don't say which of this machine's files to open
-	t, err := newTask(ctx, run, cfg)
+	var others openFetcher
+	if fetch != nil && d.Data != nil && d.Data.Kind == run.Data.Source {
+		others = func(ctx context.Context) (*dataserve.Fetcher, error) { return fetch(ctx, *d.Data) }
+	}
+	t, err := newTaskFrom(ctx, run, cfg, others)
 	if err != nil {
 		return nil, err
 	}

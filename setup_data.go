@@ -6,10 +6,12 @@ import (
 	"strings"
 
 	"shoal/internal/data"
+	"shoal/internal/dataserve"
 )
 
-// openData makes the samples that the run file names: they are drawn, or lie in files on this machine.
-func (t *task) openData(ctx context.Context, cfg Config) (err error) {
+// openData makes the samples that the run file names: they are drawn, or lie in files on this machine, or come from others
+// by fetch.
+func (t *task) openData(ctx context.Context, cfg Config, fetch openFetcher) (err error) {
 	m, d := t.run.Model, t.run.Data
 	if !d.Files() {
 		if cfg.Files != "" {
@@ -17,24 +19,45 @@ func (t *task) openData(ctx context.Context, cfg Config) (err error) {
 		}
 		return t.drawDigits()
 	}
-	path, err := t.filesPath(cfg)
+	fetched := fetch != nil && cfg.Files == ""
+	if fetched {
+		err = t.fetchFiles(ctx, fetch)
+	} else {
+		err = t.openFiles(ctx, cfg)
+	}
 	if err != nil {
 		return err
 	}
-	if t.files, err = data.OpenLocal(ctx, d.Source, path); err != nil {
-		return err
-	}
-	train, held, err := data.Open(ctx, t.files.Manifest(), t.files, data.Shape{Image: m.Image, Classes: m.Classes,
+	train, held, err := data.Open(ctx, t.manifest, t.chunks, data.Shape{Image: m.Image, Classes: m.Classes,
 		Context: m.Context, Vocab: m.Vocab, Width: d.Width, Eval: d.Eval})
 	if err != nil {
 		return err
 	}
 	t.data = train
+	if held != nil {
+		t.eval = held
+	}
+	if fetched { // whoever has the files has checked them, and each sample is checked when it is read
+		return nil
+	}
 	if err := train.Check(); err != nil || held == nil {
 		return err
 	}
-	t.eval = held
 	return held.Check()
+}
+
+// openFiles opens the run's files on this machine.
+func (t *task) openFiles(ctx context.Context, cfg Config) error {
+	path, err := t.filesPath(cfg)
+	if err != nil {
+		return err
+	}
+	files, err := data.OpenLocal(ctx, t.run.Data.Source, path)
+	if err != nil {
+		return err
+	}
+	t.chunks, t.manifest = files, files.Manifest()
+	return nil
 }
 
 func (t *task) drawDigits() (err error) {
@@ -70,15 +93,21 @@ func (t *task) filesPath(cfg Config) (string, error) {
 
 // identity says which files the run learns from; nil if there are none.
 func (t *task) identity() *data.Identity {
-	if t.files == nil {
+	if t.manifest == nil {
 		return nil
 	}
-	return &t.files.Manifest().Identity
+	return &t.manifest.Identity
 }
 
 // close gives the data's files back. Nobody may read samples any more.
 func (t *task) close() {
-	if t != nil && t.files != nil {
-		t.files.Close()
+	if t == nil {
+		return
+	}
+	switch c := t.chunks.(type) {
+	case *data.Local:
+		c.Close()
+	case *dataserve.Fetcher:
+		c.Close()
 	}
 }

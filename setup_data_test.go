@@ -129,10 +129,10 @@ func TestDescriptionHasNoPath(t *testing.T) {
 	}
 	defer first.close()
 	b, err := first.describe()
-	if err != nil || strings.Contains(string(b), run.Data.Path) || !strings.Contains(string(b), first.files.Manifest().Files[0].Root.String()) {
+	if err != nil || strings.Contains(string(b), run.Data.Path) || !strings.Contains(string(b), first.manifest.Files[0].Root.String()) {
 		t.Errorf("description is %s, %v", b, err)
 	}
-	second, err := parseDescription(t.Context(), b, Config{Files: someFiles(t, "text")})
+	second, err := parseDescription(t.Context(), b, Config{Files: someFiles(t, "text")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestDescriptionHasNoPath(t *testing.T) {
 		t.Errorf("fingerprints %s and %s", first.fingerprint, second.fingerprint)
 	}
 	with := strings.Replace(string(b), "source: text", `source: text\n  path: `+filepath.ToSlash(run.Data.Path), 1)
-	if _, err := parseDescription(t.Context(), []byte(with), Config{}); err == nil || !strings.Contains(err.Error(), "say where they are") {
+	if _, err := parseDescription(t.Context(), []byte(with), Config{}, nil); err == nil || !strings.Contains(err.Error(), "say where they are") {
 		t.Errorf("a path in the description: %v, from %s", err, with)
 	}
 	other := someFiles(t, "text")
@@ -149,7 +149,7 @@ func TestDescriptionHasNoPath(t *testing.T) {
 	if err := os.WriteFile(path, []byte("another text, and a shorter one"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := parseDescription(t.Context(), b, Config{Files: other}); err == nil || !strings.Contains(err.Error(), "text has 31 bytes, not 2000") {
+	if _, err := parseDescription(t.Context(), b, Config{Files: other}, nil); err == nil || !strings.Contains(err.Error(), "text has 31 bytes, not 2000") {
 		t.Errorf("other data: %v", err)
 	}
 }

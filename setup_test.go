@@ -28,7 +28,7 @@ func TestDescriptionRefused(t *testing.T) {
 		"bad run file":  {strings.Replace(good, "depth: 3", "depth: -3", 1), "model.depth"},
 		"another model": {strings.Replace(good, "depth: 3", "depth: 4", 1), "another model"},
 	} {
-		if _, err := parseDescription(t.Context(), []byte(c.text), Config{}); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := parseDescription(t.Context(), []byte(c.text), Config{}, nil); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want an error that says %q", name, err, c.says)
 		}
 	}
@@ -39,7 +39,7 @@ func FuzzParseDescription(f *testing.F) {
 	f.Add(describeSmall(f))
 	f.Add([]byte(`{"run_file":"model: {depth: 1024, dim: 16384}","model":""}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		task, err := parseDescription(t.Context(), b, Config{})
+		task, err := parseDescription(t.Context(), b, Config{}, nil)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
 				t.Fatalf("an error of two lines: %q", err)

@@ -43,8 +43,12 @@ type Config struct {
 	Eval  Dataset
 
 	// Files is where this machine has the files of a run file whose data.source is files: "mnist:DIR", "text:FILE" or
-	// "tokens:FILE". Empty means data.path of RunFile. What is in them must be the same on every peer.
+	// "tokens:FILE". Empty means data.path of RunFile, and for a peer that joins, that it fetches them from others. What
+	// is in them must be the same on every peer.
 	Files string
+	// Cache is the folder for what is fetched from others, "none" for memory alone. Empty means shoal/chunks in the
+	// system's folder for caches (os.UserCacheDir).
+	Cache string
 
 	// Link joins the run that it names. Empty means: start one.
 	Link string
