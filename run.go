@@ -267,7 +267,7 @@ func (m *member) stats(res *fsdp.Result) []byte {
 // report is the run's report, from what every member has.
 func (m *member) report(res *fsdp.Result) (*Report, error) {
 	r := &Report{
-		Version: report.Version, RunID: m.runID, Strategy: m.task.run.Mesh.Strategy,
+		Version: report.Version, Name: m.task.run.Name, RunID: m.runID, Strategy: m.task.run.Mesh.Strategy,
 		Steps: len(res.Losses), Loss: report.Losses(res.Losses), StateHash: res.StateHash, StepHashes: map[string]string{},
 		KernelFingerprint: m.fingerprint, WallSeconds: res.Wall.Seconds(),
 	}

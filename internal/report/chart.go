@@ -50,6 +50,7 @@ func (r *Report) curves() (raw, smooth []xy) {
 // of its sides, so that the curve stretches with the page and the labels do not.
 type chart struct {
 	Raw, Smooth string
+	Dot         bool // there is but one point
 	XTicks      []tick
 	YTicks      []tick
 }
@@ -78,7 +79,7 @@ func (r *Report) chart() *chart {
 	across := func(x float64) float64 { return (x - x0) / (x1 - x0) }
 	down := func(y float64) float64 { return (high - y) / (high - low) }
 
-	c := &chart{Raw: path(raw, across, down), Smooth: path(smooth, across, down)}
+	c := &chart{Raw: path(raw, across, down), Smooth: path(smooth, across, down), Dot: len(raw) == 1}
 	for _, x := range append([]float64{1}, ticks(1, x1, 5)...) {
 		if x >= 1 && x <= x1 && x == math.Trunc(x) {
 			c.XTicks = append(c.XTicks, tick{100 * across(x), tickLabel(x)})
@@ -96,6 +97,9 @@ func tickLabel(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 func path(points []xy, across, down func(float64) float64) string {
 	var b strings.Builder
 	verb := 'M'
+	if len(points) == 1 {
+		points = append(points, points[0]) // a line of no length: its round ends are a dot
+	}
 	for _, p := range points {
 		fmt.Fprintf(&b, "%c%.1f %.1f", verb, 1000*across(p.X), 1000*down(p.Y))
 		verb = 'L'

@@ -13,6 +13,7 @@ const Version = 1
 // Report is a finished run. Its JSON is an interface.
 type Report struct {
 	Version           int               `json:"version"`
+	Name              string            `json:"name"` // of the run file
 	RunID             string            `json:"run_id"`
 	Strategy          string            `json:"strategy"`
 	ModelParameters   int64             `json:"model_parameters"`

@@ -10,6 +10,7 @@ import (
 func sample(n int) Report {
 	r := Report{
 		Version:           Version,
+		Name:              "digits",
 		RunID:             "3f9c1d2e4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0",
 		Strategy:          "fsdp",
 		ModelParameters:   605706,

@@ -48,6 +48,15 @@ func (r *Report) lossSVG() ([]byte, error) {
 		for i, q := range c.points {
 			xys[i] = plotter.XY(q)
 		}
+		if len(xys) == 1 {
+			dot, err := plotter.NewScatter(xys)
+			if err != nil {
+				return nil, fmt.Errorf("draw the loss curve: %w", err)
+			}
+			dot.GlyphStyle = draw.GlyphStyle{Color: c.style.Color, Radius: vg.Points(3), Shape: draw.CircleGlyph{}}
+			p.Add(dot)
+			continue
+		}
 		line, err := plotter.NewLine(xys)
 		if err != nil {
 			return nil, fmt.Errorf("draw the loss curve: %w", err)

@@ -38,7 +38,8 @@ func TestHTML(t *testing.T) {
 		"1.16 GiB", "64.2%", // traffic
 		"start with 4 peers", r.Peers[3].PeerID,
 		`href="#recompute"`, `id="recompute"`,
-		"prefers-color-scheme: dark", "max-width: 820px",
+		"prefers-color-scheme: dark", "max-width: 860px",
+		"<title>digits: Shoal run …", "<h1>digits</h1>",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("page lacks %q", want)
@@ -108,6 +109,25 @@ func TestOddReports(t *testing.T) {
 			}
 			wellFormed(t, svg)
 		})
+	}
+}
+
+// A run of one step has no curve but a dot, on the page and in the picture.
+func TestOneStepIsADot(t *testing.T) {
+	r := Report{Steps: 1, Loss: []float64{2.3}}
+	if text := html(t, r); !regexp.MustCompile(`<path class="smooth dot" d="M0.0 ([0-9.]+)L0.0 ([0-9.]+)"/>`).MatchString(text) {
+		t.Error("the page has no dot for the only step")
+	}
+	svg, err := r.lossSVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty, err := (&Report{}).lossSVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Count(svg, []byte("#0B7285")) <= bytes.Count(empty, []byte("#0B7285")) {
+		t.Error("the picture has no dot for the only step")
 	}
 }
 
