@@ -154,6 +154,9 @@ func (m *member) join(ctx context.Context) error {
 	m.runID = link.Run
 	cfg.RunID, cfg.Secret = link.Run, link.Secret
 	cfg.Packing = m.task.run.Wire.Packing
+	if warning := m.task.hyper().Reduce.Warning(); warning != "" {
+		m.cfg.Log.Warn(warning)
+	}
 	cfg.Decide = m.decide()
 	cfg.Offer = swarm.Offer{Kind: "daemon", Weight: m.cfg.Memory >> 20, Cores: m.cores(), Backend: m.device.Name(),
 		Fingerprint: m.fingerprint, ModelHash: m.task.fingerprint, Version: version.Version, Out: m.cfg.Out != ""}
@@ -268,7 +271,7 @@ func (m *member) stats(res *fsdp.Result) []byte {
 func (m *member) report(res *fsdp.Result) (*Report, error) {
 	r := &Report{
 		Version: report.Version, Name: m.task.run.Name, RunID: m.runID, Strategy: m.task.run.Mesh.Strategy,
-		Steps: len(res.Losses), Loss: report.Losses(res.Losses), StateHash: res.StateHash, StepHashes: map[string]string{},
+		Reduce: m.task.run.Precision.Reduce, Steps: len(res.Losses), Loss: report.Losses(res.Losses), StateHash: res.StateHash, StepHashes: map[string]string{},
 		KernelFingerprint: m.fingerprint, WallSeconds: res.Wall.Seconds(),
 	}
 	for i := range m.view.Members {

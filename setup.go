@@ -163,7 +163,7 @@ func (t *task) hyper() fsdp.Hyper {
 	r := t.run.Train
 	return fsdp.Hyper{Steps: r.Steps, Microbatch: r.Microbatch, Batch: r.Batch, LR: r.LR, MinLR: r.MinLR, Schedule: r.Schedule,
 		Warmup: r.Warmup, WeightDecay: r.WeightDecay, Clip: r.Clip, Beta1: r.Beta1, Beta2: r.Beta2, Eps: r.Eps, Seed: r.Seed,
-		HashEvery: hashEvery}
+		HashEvery: hashEvery, Reduce: fsdp.Format(t.run.Precision.Reduce)}
 }
 
 // paramType is the type in which parameters travel and are computed with.

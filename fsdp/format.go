@@ -21,6 +21,14 @@ const (
 // are there to compare with, and give up that a run's result is one hash for any number of members.
 func (f Format) Exact() bool { return f == Fixed32 || f == Fixed16 || f == "" }
 
+// Warning says in words what a run in a format that is not exact gives up; it is empty for the others.
+func (f Format) Warning() string {
+	if f.Exact() {
+		return ""
+	}
+	return fmt.Sprintf("precision.reduce %s: the result depends on the peers, other ones end with another state hash", string(f))
+}
+
 // valid says whether f is one of the formats, or empty for the default.
 func (f Format) valid() error {
 	if f.Exact() || f == Float32 || f == BFloat16 {

@@ -9,8 +9,9 @@ package fsdp
 //	ddp           per step and unit u:   s * (P_u - own_u) of the trained elements' sums
 //
 // P_u is the number of elements of unit u, own_u the number that rank owns, w 2 for bf16 and 4 for fp32; g is 4 for sums
-// in fixed32 and fp32, 2 in fixed16 (while they fit, as nearly all do) and bf16; s is 2 in fixed16, else 4. A step that is
-// tried again needs no parameters again under zero2 and zero1.
+// in fixed32 and fp32, 2 in fixed16 (while they fit, as nearly all do) and bf16; s is 2 in fixed16, else 4. Both are 2 in
+// the first try of a run, whose sums are all 0 where they are integers. A step that is tried again needs no parameters
+// again under zero2 and zero1.
 func Received(c *Config, rank int, retried []int) int64 {
 	l := NewLayout(c.Model, c.Weights, c.Frozen)
 	var units []int
@@ -24,8 +25,7 @@ func Received(c *Config, rank int, retried []int) int64 {
 		return n
 	}
 	once := gathered(newWalk(units, false, false).gathers) // every unit
-	given, summed := c.Hyper.Reduce.wire()
-	reduced := func(step int) (n int64) {
+	reduced := func(step int, given, summed int64) (n int64) {
 		givers := int64(0)
 		for r, s := range Shares(step, len(microbatches(len(c.Order(step)), c.Hyper.Microbatch)), c.Weights) {
 			if r != rank && s.First < s.Last {
@@ -42,11 +42,16 @@ func Received(c *Config, rank int, retried []int) int64 {
 		return n
 	}
 	var total int64
+	given, summed := c.Hyper.Reduce.wire()
 	for step := range c.Hyper.Steps {
-		total += reduced(step)
+		total += reduced(step, given, summed)
 	}
-	for _, step := range retried {
-		total += reduced(step)
+	for i, step := range retried {
+		if i == 0 && step == 0 {
+			total += reduced(step, 2, 2)
+		} else {
+			total += reduced(step, given, summed)
+		}
 	}
 	steps, passes := int64(c.Hyper.Steps), int64(0)
 	if c.Eval != nil {

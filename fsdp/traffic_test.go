@@ -10,12 +10,11 @@ import (
 	"shoal/kernel/ref"
 )
 
-// counting counts the tensor bytes that a member receives. Where half says so, elements of 4 bytes that fit in 2 count 2,
-// as they do on streams.
+// counting counts the tensor bytes that a member receives. Elements of 4 bytes that fit in 2 count 2, as they do on
+// streams.
 type counting struct {
 	Comm
-	n    *atomic.Int64
-	half bool
+	n *atomic.Int64
 }
 
 type countingSink struct {
@@ -59,7 +58,7 @@ func (c counting) count(data []byte) {
 		ints, halves = ints && v == int32(int16(v)), halves && v&0xffff == 0
 	}
 	n := int64(len(data))
-	if c.half && (ints || halves) {
+	if ints || halves {
 		n /= 2
 	}
 	c.n.Add(n)
@@ -97,7 +96,7 @@ func TestReceived(t *testing.T) {
 			received := make([]atomic.Int64, len(s.weights))
 			errs := make(chan error, len(s.weights))
 			for r := range s.weights {
-				cfg := &Config{Model: s.model, Device: ref.New(), Comm: counting{mesh.Comm(r), &received[r], s.hyper.Reduce == Fixed16 || s.hyper.Reduce == BFloat16}, Hyper: s.hyper,
+				cfg := &Config{Model: s.model, Device: ref.New(), Comm: counting{mesh.Comm(r), &received[r]}, Hyper: s.hyper,
 					Weights: s.weights, Frozen: s.frozen, Strategy: s.strategy, KeepGathered: s.keep, Recompute: s.recompute,
 					ParamType: s.params, Train: s.train, Eval: s.eval, Order: order}
 				cfgs = append(cfgs, cfg)

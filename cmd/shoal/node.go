@@ -184,6 +184,9 @@ func (a *app) progressTo(json bool) io.Writer {
 
 // finish writes and prints the report of a run that is done.
 func (a *app) finish(r *shoal.Report, folder string, asJSON bool) error {
+	if warning := r.Warning(); warning != "" {
+		fmt.Fprintf(a.progressTo(asJSON), "note        %s\n", warning)
+	}
 	if folder != "" {
 		if err := r.Write(folder); err != nil {
 			return err

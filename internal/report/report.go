@@ -5,6 +5,8 @@ package report
 import (
 	"encoding/json"
 	"math"
+
+	"shoal/fsdp"
 )
 
 // Version is the version of the JSON. It grows when a field changes its meaning or goes away.
@@ -16,6 +18,7 @@ type Report struct {
 	Name              string            `json:"name"` // of the run file
 	RunID             string            `json:"run_id"`
 	Strategy          string            `json:"strategy"`
+	Reduce            string            `json:"reduce"` // precision.reduce of the run file
 	ModelParameters   int64             `json:"model_parameters"`
 	Steps             int               `json:"steps"`
 	Loss              Losses            `json:"loss"`       // mean loss of each step's global batch
@@ -28,6 +31,9 @@ type Report struct {
 	Peers             []Peer            `json:"peers"` // by rank
 	Views             []View            `json:"views"`
 }
+
+// Warning says in words what the hashes do not promise, if precision.reduce makes them depend on the peers.
+func (r *Report) Warning() string { return fsdp.Format(r.Reduce).Warning() }
 
 // Eval is how the trained model does on held-out samples.
 type Eval struct {

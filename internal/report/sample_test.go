@@ -13,6 +13,7 @@ func sample(n int) Report {
 		Name:              "digits",
 		RunID:             "3f9c1d2e4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0",
 		Strategy:          "fsdp",
+		Reduce:            "fixed32",
 		ModelParameters:   605706,
 		Steps:             450,
 		Eval:              &Eval{Accuracy: 0.9875, Loss: 0.0431},

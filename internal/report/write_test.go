@@ -57,6 +57,21 @@ func TestHTML(t *testing.T) {
 	}
 }
 
+// A hash that depends on the peers is not shown as one that doesn't.
+func TestWarning(t *testing.T) {
+	for reduce, exact := range map[string]bool{"fixed32": true, "fixed16": true, "": true, "fp32": false, "bf16": false} {
+		r := sample(1)
+		r.Reduce = reduce
+		if warns := strings.Contains(r.Warning(), "the result depends on the peers"); warns == exact {
+			t.Errorf("%q: warning %q", reduce, r.Warning())
+		}
+		text := html(t, r)
+		if strings.Contains(text, "on any number of peers") != exact || !exact && !strings.Contains(text, r.Warning()) {
+			t.Errorf("%q: the page does not say what the hash means", reduce)
+		}
+	}
+}
+
 func TestHTMLNeedsNoNetworkAndNoScript(t *testing.T) {
 	text := html(t, sample(4))
 	if bad := regexp.MustCompile(`(?i)https?:|<script|<link|src=|url\(|@import`).FindString(text); bad != "" {

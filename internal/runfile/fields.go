@@ -72,7 +72,7 @@ func fields(r *Run) []field {
 			"auto", "always", "never"),
 
 		choice("precision.params", &r.Precision.Params, "format in which parameters travel and are computed with", "bf16", "fp32"),
-		choice("precision.reduce", &r.Precision.Reduce, "format in which gradients are summed", "fixed32"),
+		choice("precision.reduce", &r.Precision.Reduce, "format in which gradients are summed", "fixed32", "fixed16", "fp32", "bf16"),
 
 		choice("wire.packing", &r.Wire.Packing, "lossless compression of what travels", "auto", "on", "off"),
 	}
@@ -97,11 +97,7 @@ func name(key string, p *string, help string) field {
 }
 
 func choice(key string, p *string, help string, of ...string) field {
-	allowed := "`" + strings.Join(of, "`, `") + "`"
-	if len(of) == 1 {
-		allowed += " in this release"
-	}
-	return field{key: key, value: p, help: help, allowed: allowed, ok: func() bool { return slices.Contains(of, *p) }}
+	return field{key: key, value: p, help: help, allowed: "`" + strings.Join(of, "`, `") + "`", ok: func() bool { return slices.Contains(of, *p) }}
 }
 
 func wrap(key string, p *string, help string) field {

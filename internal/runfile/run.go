@@ -103,7 +103,7 @@ type Mesh struct {
 // Precision is the number formats.
 type Precision struct {
 	Params string `yaml:"params"` // how parameters travel and are computed with: "bf16" or "fp32"
-	Reduce string `yaml:"reduce"` // how gradients are summed: "fixed32"
+	Reduce string `yaml:"reduce"` // how gradients are summed: "fixed32", "fixed16", "fp32" or "bf16"
 }
 
 // Wire is how bytes travel.

@@ -220,7 +220,7 @@ func TestParseErrors(t *testing.T) {
 		{"long name", "name: " + strings.Repeat("a", 65), `name: "aaaa`},
 		{"unknown strategy", "mesh: {strategy: hsdp}", "mesh.strategy: \"hsdp\" is not allowed here, use `fsdp`, `zero2`, `zero1`, `ddp`"},
 		{"backups", "mesh: {backups: 1}", "mesh.backups: \"1\" is not allowed here, use 0, since this release has no backups"},
-		{"unknown reduce", "precision: {reduce: bf16}", "precision.reduce: \"bf16\" is not allowed here, use `fixed32` in this release"},
+		{"unknown reduce", "precision: {reduce: int8}", "precision.reduce: \"int8\" is not allowed here, use `fixed32`, `fixed16`, `fp32`, `bf16`"},
 		{"patch", "model: {patch: 5}", "line 1: model.patch: 5 does not divide model.image, 28"},
 		{"image", "model:\n  image: 30", "model.patch: 7 does not divide model.image, 30"},
 		{"heads", "model: {heads: 5}", "line 1: model.heads: 5 does not divide model.dim, 64"},
