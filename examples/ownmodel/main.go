@@ -1,17 +1,12 @@
-// Ownmodel trains a small network of its own by Shoal: a program alone, or several with one link.
-//
-//	go run ./examples/ownmodel -peers 3       prints a LINK and waits for two more
-//	go run ./examples/ownmodel -link LINK     joins
+// Ownmodel (`go run ./examples/ownmodel`) trains a network of its own on one peer and on three, to the same parameters.
 package main
 
 import (
 	"context"
 	_ "embed"
-	"flag"
 	"fmt"
 	"log"
-	"os"
-	"os/signal"
+	"sync"
 
 	"shoal"
 )
@@ -19,26 +14,32 @@ import (
 //go:embed run.yaml
 var runFile []byte
 
-// config is what every peer of the run has in common.
-func config() (shoal.Config, error) {
-	run, err := shoal.ParseRunFile(runFile)
-	return shoal.Config{RunFile: &run, Model: mlp{}, Data: spirals{n: 6000}, Eval: spirals{first: 6000, n: 1000}}, err
+func main() {
+	one, three := train(1), train(3)
+	fmt.Printf("one peer     %s\nthree peers  %s\n", one.StateHash, three.StateHash)
+	fmt.Printf("equal: %v, accuracy: %.1f%%\n", one.StateHash == three.StateHash, 100*one.Eval.Accuracy)
 }
 
-func main() {
-	cfg, err := config()
+// train runs peers in this process, connected as on several machines, and returns the first one's report.
+func train(peers int) *shoal.Report {
+	run := must(shoal.ParseRunFile(runFile))
+	cfg := shoal.Config{RunFile: &run, Peers: peers, Model: mlp{}, Data: spirals{n: 6000}, Eval: spirals{first: 6000, n: 1000},
+		Listen: []string{"127.0.0.1:0"}, Memory: 1 << 28, Cores: 1}
+	var others sync.WaitGroup
+	defer others.Wait()
+	cfg.OnLink = func(link string) {
+		join := cfg
+		join.RunFile, join.Link = nil, link
+		for range peers - 1 {
+			others.Go(func() { must(shoal.Run(context.Background(), join)) })
+		}
+	}
+	return must(shoal.Run(context.Background(), cfg))
+}
+
+func must[T any](v T, err error) T {
 	if err != nil {
 		log.Fatal(err)
 	}
-	flag.IntVar(&cfg.Peers, "peers", 1, "how many peers a new run waits for")
-	flag.StringVar(&cfg.Link, "link", "", "the run to join")
-	flag.Parse()
-	cfg.OnLink = func(link string) { fmt.Println(link) }
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	report, err := shoal.Run(ctx, cfg)
-	if err != nil {
-		log.Fatal(err) // which ends the process, so stop need not run
-	}
-	fmt.Printf("accuracy %.1f%%, state %s\n", 100*report.Eval.Accuracy, report.StateHash)
+	return v
 }

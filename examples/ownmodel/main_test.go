@@ -1,13 +1,10 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"sync"
+	"bytes"
+	"os"
 	"testing"
-	"time"
 
-	"shoal"
 	"shoal/model"
 	"shoal/model/modeltest"
 )
@@ -34,7 +31,7 @@ func TestDataIsAFunctionOfTheIndex(t *testing.T) {
 
 // One peer and three come to the same parameters, which have learnt the spirals.
 func TestOnePeerAndThree(t *testing.T) {
-	one, three := train(t, 1), train(t, 3)
+	one, three := train(1), train(3)
 	if one.StateHash != three.StateHash {
 		t.Errorf("state %s with one peer, %s with three", one.StateHash, three.StateHash)
 	}
@@ -43,43 +40,17 @@ func TestOnePeerAndThree(t *testing.T) {
 	}
 }
 
-// train runs n peers in this process, over real connections, and returns the first one's report.
-func train(t *testing.T, n int) *shoal.Report {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	reports, errs := make([]*shoal.Report, n), make([]error, n)
-	link := make(chan string, n)
-	var peers sync.WaitGroup
-	for i := range n {
-		peers.Go(func() {
-			cfg, err := config()
-			cfg.Listen, cfg.Cores, cfg.Memory = []string{"/ip4/127.0.0.1/tcp/0"}, 1, 1<<28
-			if i == 0 {
-				cfg.Peers = n
-				cfg.OnLink = func(l string) {
-					for range n - 1 {
-						link <- l
-					}
-				}
-			} else {
-				select {
-				case cfg.Link = <-link:
-				case <-ctx.Done():
-					return
-				}
-			}
-			if err == nil {
-				reports[i], err = shoal.Run(ctx, cfg)
-			}
-			if errs[i] = err; err != nil {
-				cancel()
-			}
-		})
+// The example stays short enough to be read.
+func TestLength(t *testing.T) {
+	lines := 0
+	for _, name := range []string{"main.go", "model.go"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines += bytes.Count(text, []byte("\n"))
 	}
-	peers.Wait()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
+	if lines > 150 {
+		t.Errorf("%d lines of Go", lines)
 	}
-	return reports[0]
 }

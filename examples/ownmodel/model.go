@@ -30,11 +30,8 @@ func (mlp) Stages() []model.Stage {
 
 // linear are the parameters of y = x * weight^T + bias.
 func linear(name string, in, out int) []model.Param {
-	std := float32(math.Sqrt(2 / float64(in)))
-	return []model.Param{
-		{Name: name + ".weight", Shape: []int{out, in}, Init: model.Init{Kind: model.Normal, A: std}, Decay: true},
-		{Name: name + ".bias", Shape: []int{out}},
-	}
+	normal := model.Init{Kind: model.Normal, A: float32(math.Sqrt(2 / float64(in)))}
+	return []model.Param{{Name: name + ".weight", Shape: []int{out, in}, Init: normal, Decay: true}, {Name: name + ".bias", Shape: []int{out}}}
 }
 
 // dense: y = gelu(z), z = x * weight^T + bias.
