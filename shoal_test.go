@@ -1,8 +1,10 @@
 package shoal
 
 import (
+	"bytes"
 	"context"
 	"flag"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -174,13 +176,37 @@ func TestOneRunOneHash(t *testing.T) {
 	}
 }
 
+// TestReduceOverStreams: fixed16 has one hash for any number of peers, fp32 says that it has not.
+func TestReduceOverStreams(t *testing.T) {
+	run := func(n int, reduce string, log *bytes.Buffer) *Report {
+		return together(t, peers(n, func(i int, c *Config) {
+			if i == 0 {
+				c.RunFile.Precision.Reduce = reduce
+				c.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			}
+		})...)[0]
+	}
+	var quiet, loud bytes.Buffer
+	one, three := run(1, "fixed16", &quiet), run(3, "fixed16", &quiet)
+	sameRun(t, one, three)
+	const says = "precision.reduce fp32: the result depends on the peers"
+	float := run(2, "fp32", &loud)
+	if strings.Contains(quiet.String(), "depends on the peers") || strings.Count(loud.String(), says) != 1 || !strings.Contains(float.Warning(), says) {
+		t.Errorf("fixed16 logs %q, fp32 %q and reports %q", quiet.String(), loud.String(), float.Warning())
+	}
+	if float.Reduce != "fp32" || float.StateHash == one.StateHash || !(float.Loss[29] < float.Loss[0]) {
+		t.Errorf("fp32 reported as %s, from loss %v to %v", float.Reduce, float.Loss[0], float.Loss[29])
+	}
+}
+
 // TestReceivedBytes holds what the peers counted on their streams to the formula of docs/traffic.md.
 func TestReceivedBytes(t *testing.T) {
-	for _, strategy := range []string{"fsdp", "zero2", "zero1", "ddp"} {
-		t.Run(strategy, func(t *testing.T) {
+	for _, c := range []struct{ strategy, reduce string }{{"fsdp", "fixed32"}, {"zero2", "fixed32"}, {"zero1", "fixed32"}, {"ddp", "fixed32"},
+		{"fsdp", "fixed16"}, {"ddp", "fixed16"}, {"fsdp", "fp32"}, {"ddp", "bf16"}} {
+		t.Run(c.strategy+" "+c.reduce, func(t *testing.T) {
 			run := runfile.Default()
 			run.Train.Steps, run.Train.Warmup, run.Data.Eval = 4, 1, 64
-			run.Mesh.Strategy, run.Wire.Packing = strategy, "off"
+			run.Mesh.Strategy, run.Precision.Reduce, run.Wire.Packing = c.strategy, c.reduce, "off"
 			reports := together(t, peers(3, func(i int, c *Config) {
 				if i == 0 {
 					c.RunFile = &run
@@ -191,9 +217,13 @@ func TestReceivedBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 			cfg := &fsdp.Config{Model: task.model, Hyper: task.hyper(), Weights: []int64{1, 1, 1}, Order: task.order,
-				Strategy: fsdp.Strategy(strategy), ParamType: kernel.BF16, Eval: task.eval}
+				Strategy: fsdp.Strategy(c.strategy), ParamType: kernel.BF16, Eval: task.eval}
+			var retried []int
+			if fsdp.Format(c.reduce).Exact() {
+				retried = []int{0}
+			}
 			for r, p := range reports[0].Peers {
-				want := fsdp.Received(cfg, r, []int{0})
+				want := fsdp.Received(cfg, r, retried)
 				if d := float64(p.BytesReceived)/float64(want) - 1; d < 0 || d > 0.05 {
 					t.Errorf("rank %d received %d bytes, the formula says %d: %+.1f%%", r, p.BytesReceived, want, 100*d)
 				}
