@@ -15,7 +15,6 @@ import (
 	"shoal/internal/version"
 	"shoal/kernel"
 	"shoal/kernel/cpu"
-	"shoal/model"
 	"shoal/peer"
 	"shoal/swarm"
 )
@@ -94,12 +93,22 @@ func (m *member) prepare(ctx context.Context) error {
 	if cfg.Cores < 0 || cfg.Cores > 4096 {
 		return fmt.Errorf("cores: %d: want 1 to 4096, or 0 for all", cfg.Cores)
 	}
-	if cfg.Link == "" {
+	if err := cfg.checkFind(); err != nil {
+		return err
+	}
+	if !cfg.joins() {
 		if cfg.RunFile == nil {
-			return errors.New("Config.RunFile is needed to start a run, Config.Link to join one")
+			return errors.New("Config.RunFile is needed to start a run, Config.Link or Config.LAN to join one")
 		}
 		var err error
 		if m.task, err = newTask(ctx, *cfg.RunFile, *cfg); err != nil {
+			return err
+		}
+	}
+	if m.task != nil && cfg.Peers == 1 {
+		alone := m.task.training([]int64{1})
+		if err := m.enough(&alone, 0); err != nil {
+			m.task.close()
 			return err
 		}
 	}
@@ -125,23 +134,21 @@ const (
 func (m *member) join(ctx context.Context) error {
 	var link peer.Link
 	var err error
-	if m.cfg.Link != "" {
-		if link, err = peer.ParseLink(m.cfg.Link); err != nil {
-			return err
-		}
-	}
 	m.host, err = peer.New(ctx, peer.Config{Identity: m.cfg.Identity, Listen: m.cfg.Listen, Announce: m.cfg.Announce,
 		Version: version.Version, Log: m.cfg.Log})
 	if err != nil {
 		return err
 	}
 	cfg := swarm.Config{Transport: m.host, Log: m.cfg.Log, Peers: m.cfg.Peers, OnWait: m.cfg.OnWait, Exact: true}
-	if m.cfg.Link == "" {
+	if !m.cfg.joins() {
 		link = peer.Link{Peer: m.host.Self(), Addrs: m.host.Addrs(), Run: m.task.newRunID(), Secret: peer.NewSecret()}
 		if cfg.Run, err = m.task.describe(); err != nil {
 			return err
 		}
 	} else {
+		if link, err = m.find(ctx); err != nil {
+			return err
+		}
 		cfg.Contact = &swarm.Contact{Peer: link.Peer, Addrs: link.Addrs}
 		b, err := swarm.Describe(ctx, m.host, *cfg.Contact, link.Run, link.Secret)
 		if err != nil {
@@ -165,7 +172,10 @@ func (m *member) join(ctx context.Context) error {
 		return err
 	}
 	m.chunks.known.Store(m.node)
-	if m.cfg.OnLink != nil && m.cfg.Link == "" {
+	if err := m.beFound(ctx, link); err != nil {
+		return err
+	}
+	if m.cfg.OnLink != nil && !m.cfg.joins() {
 		m.cfg.OnLink(link.String())
 	}
 	return nil
@@ -198,31 +208,36 @@ func (m *member) decide() func(prev []byte, readies [][]byte) swarm.Decision {
 
 // engine makes this member's training engine for the view.
 func (m *member) engine() (*fsdp.Engine, error) {
-	weights, exporting := m.weights(), false
+	cfg := m.task.training(m.weights())
+	if err := m.enough(&cfg, m.view.Rank); err != nil {
+		return nil, err
+	}
+	cfg.Device, cfg.Comm, cfg.Fence = m.device, &comm{m.node, m.view.Rank, len(cfg.Weights)}, m.view.Fence
+	cfg.ActivationBudget = m.cfg.Memory / 4
 	for _, p := range m.view.Members {
-		exporting = exporting || p.Offer.Out
+		cfg.Exporting = cfg.Exporting || p.Offer.Out
 	}
-	var export func(p model.Param, values []float32) error
 	if m.out != nil {
-		export = m.out.add
+		cfg.Export = m.out.add
 	}
-	mesh := m.task.run.Mesh
-	return fsdp.NewEngine(fsdp.Config{
-		Model: m.task.model, Device: m.device, Comm: &comm{m.node, m.view.Rank, len(weights)}, Fence: m.view.Fence,
-		Hyper: m.task.hyper(), Weights: weights,
-		Frozen: m.task.frozen, Strategy: fsdp.Strategy(mesh.Strategy), KeepGathered: !mesh.Reshard, Recompute: fsdp.Recompute(mesh.Recompute),
-		ActivationBudget: m.cfg.Memory / 4, ParamType: m.task.paramType(),
-		Train: m.task.data, Eval: m.task.eval, Order: m.task.order,
-		Exporting: exporting, Export: export,
-		Progress: m.progress(), Trace: m.cfg.Trace, Stats: m.stats,
-	})
+	cfg.Progress, cfg.Trace, cfg.Stats = m.progress(), m.cfg.Trace, m.stats
+	return fsdp.NewEngine(cfg)
+}
+
+// enough says whether the memory that this peer offers holds its part of the model.
+func (m *member) enough(cfg *fsdp.Config, rank int) error {
+	if _, need := fsdp.Need(cfg, rank); need > m.cfg.Memory {
+		return fmt.Errorf("memory: this peer's part of the model needs about %s and activations, and it offers %s: offer more memory, or start the run with more peers",
+			report.Bytes(need), report.Bytes(m.cfg.Memory))
+	}
+	return nil
 }
 
 // weights are the members' shares of parameters and work, by rank.
 func (m *member) weights() []int64 {
 	var weights []int64
 	for _, p := range m.view.Members {
-		weights = append(weights, max(1, p.Offer.Weight))
+		weights = append(weights, min(max(1, p.Offer.Weight), fsdp.MaxWeight))
 	}
 	return weights
 }

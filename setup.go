@@ -166,6 +166,16 @@ func (t *task) hyper() fsdp.Hyper {
 		HashEvery: hashEvery, Reduce: fsdp.Format(t.run.Precision.Reduce)}
 }
 
+// training is what all members' engines have in common.
+func (t *task) training(weights []int64) fsdp.Config {
+	mesh := t.run.Mesh
+	return fsdp.Config{
+		Model: t.model, Hyper: t.hyper(), Weights: weights, Frozen: t.frozen,
+		Strategy: fsdp.Strategy(mesh.Strategy), KeepGathered: !mesh.Reshard, Recompute: fsdp.Recompute(mesh.Recompute),
+		ParamType: t.paramType(), Train: t.data, Eval: t.eval, Order: t.order,
+	}
+}
+
 // paramType is the type in which parameters travel and are computed with.
 func (t *task) paramType() kernel.DType {
 	if t.run.Precision.Params == "fp32" {

@@ -50,8 +50,14 @@ type Config struct {
 	// system's folder for caches (os.UserCacheDir).
 	Cache string
 
-	// Link joins the run that it names. Empty means: start one.
+	// Link joins the run that it names. Empty means: start one, or join the one that LAN names.
 	Link string
+	// Via are addresses (host:port or multiaddrs) of peers of any runs. With them, Link is the short form RUN-ID.SECRET,
+	// and they are asked where that run is. A run that is started can be found through them.
+	Via []string
+	// LAN is the run's name on the local network. Where RunFile starts a run, it is found there by this name, and
+	// whoever is on that network may join. Where RunFile is nil and Link empty, the run of this name is joined.
+	LAN string
 	// Peers is how many peers a new run waits for, this one included. 0 means 1.
 	Peers int
 

@@ -102,13 +102,12 @@ func (t *Trained) Evaluate(ctx context.Context, cfg Config) (*Evaluation, error)
 		return nil, err
 	}
 	defer dev.Close()
-	hyper := full.hyper()
-	hyper.Steps = 0
-	d := &fsdp.Decider{Layout: fsdp.NewLayout(full.model, []int64{1}, full.frozen), Hyper: hyper,
+	c := full.training([]int64{1})
+	c.Hyper.Steps, c.Device, c.Initial = 0, dev, t.read
+	d := &fsdp.Decider{Layout: fsdp.NewLayout(c.Model, c.Weights, c.Frozen), Hyper: c.Hyper,
 		BatchSize: func(step int) int { return len(full.order(step)) }}
-	e, err := fsdp.NewEngine(fsdp.Config{Model: full.model, Device: dev, Comm: fsdp.NewLocalMesh(1, d.Decide).Comm(0), Hyper: hyper,
-		Weights: []int64{1}, Frozen: full.frozen, Strategy: fsdp.FSDP, Recompute: fsdp.RecomputeAuto, ParamType: full.paramType(),
-		Train: full.data, Eval: full.eval, Order: full.order, Initial: t.read})
+	c.Comm = fsdp.NewLocalMesh(1, d.Decide).Comm(0)
+	e, err := fsdp.NewEngine(c)
 	if err != nil {
 		return nil, err
 	}

@@ -166,16 +166,13 @@ func (l *controlLink) rest(broken chan struct{}) {
 	}
 }
 
-// dial opens a stream and introduces this member. As does the end of a stream, a refused dial tells the core that the
-// link is down; a dial that gets no answer at all doesn't: then silence decides.
+// dial opens a stream and introduces this member. A refusal says nothing of a member that was admitted a moment ago and
+// doesn't listen yet; so only the end of a stream tells the core that a link is down, and else silence decides.
 func (l *controlLink) dial() (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.n.ctx, controlDial)
 	defer cancel()
 	conn, err := l.n.cfg.Transport.Open(ctx, l.to.Peer, l.to.Addrs, wire.ControlProtocol)
 	if err != nil {
-		if ctx.Err() == nil {
-			l.n.call(func() { l.n.core.LinkDown(l.to.ID) })
-		}
 		return nil, err
 	}
 	stop := context.AfterFunc(l.n.ctx, func() { conn.Close() })

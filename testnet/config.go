@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"shoal"
+	"shoal/internal/sysinfo"
 )
 
 // Config says which peers are started, and what they train.
 type Config struct {
 	RunFile *shoal.RunFile
 	Peers   int // processes, 1 to MaxPeers
-	// Weights is the memory in GiB that each peer offers: its share of the model and of the work follows it. Nil means
-	// 1 each.
+	// Weights is how the machine's memory is divided among the peers: each one's share of the model and of the work
+	// follows what it offers. Nil means equal parts.
 	Weights []int
 	// Cores is how many cores all peers together compute with; each gets at least one. 0 means all.
 	Cores int
@@ -68,12 +69,16 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// memory is what peer i (from 0) offers, in GiB.
-func (c *Config) memory(i int) int {
-	if len(c.Weights) == 0 {
-		return 1
+// memory is what peer i (from 0) offers, in MiB: its part, by weight, of nine tenths of the machine's.
+func (c *Config) memory(i int) int64 {
+	weight, sum := 1.0, float64(c.Peers)
+	if len(c.Weights) > 0 {
+		weight, sum = float64(c.Weights[i]), 0
+		for _, w := range c.Weights {
+			sum += float64(w)
+		}
 	}
-	return c.Weights[i]
+	return max(1, int64(0.9*float64(sysinfo.Memory()>>20)*weight/sum))
 }
 
 // cores is how many cores peer i computes with: more threads than cores would only make the peers wait for one another.

@@ -118,7 +118,7 @@ func (n *network) run(ctx context.Context, file string) error {
 func (n *network) start(args ...string) error {
 	i := len(n.processes)
 	args = append(args, "--child", "--listen", "127.0.0.1:0",
-		"--memory", fmt.Sprintf("%dGiB", n.cfg.memory(i)), "--cores", strconv.Itoa(n.cfg.cores(i)))
+		"--memory", fmt.Sprintf("%dMiB", n.cfg.memory(i)), "--cores", strconv.Itoa(n.cfg.cores(i)))
 	if n.cfg.Kernel != "" {
 		args = append(args, "--kernel", n.cfg.Kernel)
 	}
