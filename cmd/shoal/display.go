@@ -83,9 +83,12 @@ func (d *display) Line(format string, args ...any) {
 	fmt.Fprintf(d.w, format+"\n", args...)
 }
 
-// Link shows the link with which others join. A display whose linkDue is set shows nothing before it.
-func (d *display) Link(link string) {
+// Link shows the link with which others join, and other ways. A display whose linkDue is set shows nothing before it.
+func (d *display) Link(link string, otherWays ...string) {
 	d.Line("%s", link)
+	for _, w := range otherWays {
+		d.Line("%s", w)
+	}
 	d.mu.Lock()
 	held := d.held
 	d.linkDue, d.held = false, nil

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// namespaces makes two network namespaces that see each other as 10.77.0.1 and 10.77.0.2 and nothing else.
-func namespaces(t *testing.T) [2]string {
+// namespaces makes network namespaces on one network, 10.77.0.1, 10.77.0.2 and so on, that see nothing else.
+func namespaces(t *testing.T, n int) (ns []string) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces need root")
@@ -17,23 +17,29 @@ func namespaces(t *testing.T) [2]string {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("network namespaces need the program ip (package iproute2)")
 	}
-	var ns [2]string
 	ip := func(args ...string) {
 		t.Helper()
 		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
 			t.Skipf("this system makes no network namespaces: ip %s: %s", strings.Join(args, " "), strings.TrimSpace(string(out)))
 		}
 	}
-	for i := range ns {
-		ns[i] = fmt.Sprintf("shoal-%d-%d", os.Getpid(), i)
-		ip("netns", "add", ns[i])
-		t.Cleanup(func() { exec.Command("ip", "netns", "del", ns[i]).Run() })
+	namespace := func(name string) string {
+		name = fmt.Sprintf("shoal-%d-%s", os.Getpid(), name)
+		ip("netns", "add", name)
+		t.Cleanup(func() { exec.Command("ip", "netns", "del", name).Run() })
+		return name
 	}
-	ip("link", "add", "shoal0", "netns", ns[0], "type", "veth", "peer", "name", "shoal0", "netns", ns[1])
-	for i, n := range ns {
-		ip("-n", n, "addr", "add", fmt.Sprintf("10.77.0.%d/24", i+1), "dev", "shoal0")
-		ip("-n", n, "link", "set", "shoal0", "up")
-		ip("-n", n, "link", "set", "lo", "up")
+	hub := namespace("hub")
+	ip("-n", hub, "link", "add", "hub", "type", "bridge")
+	ip("-n", hub, "link", "set", "hub", "up")
+	for i := range n {
+		name, port := namespace(fmt.Sprint(i)), fmt.Sprint("port", i)
+		ip("link", "add", "shoal0", "netns", name, "type", "veth", "peer", "name", port, "netns", hub)
+		ip("-n", hub, "link", "set", port, "master", "hub", "up")
+		ip("-n", name, "addr", "add", fmt.Sprintf("10.77.0.%d/24", i+1), "dev", "shoal0")
+		ip("-n", name, "link", "set", "shoal0", "up")
+		ip("-n", name, "link", "set", "lo", "up")
+		ns = append(ns, name)
 	}
 	return ns
 }
@@ -41,7 +47,7 @@ func namespaces(t *testing.T) [2]string {
 // TestTwoMachines trains in two network namespaces that have no loopback address in common: the peers can only meet at
 // the addresses in the link and in the log.
 func TestTwoMachines(t *testing.T) {
-	ns := namespaces(t)
+	ns := namespaces(t, 2)
 	file := writeRun(t, smallRun(6))
 	up := startCommand(t, "ip", "netns", "exec", ns[0], self(t), "up", file, "--peers", "3", "--report", t.TempDir())
 	link := up.line(t, "shoal:")

@@ -28,6 +28,8 @@ type nodeFlags struct {
 	report, out      string
 	json             bool
 	child            bool
+	via              []string
+	lan              string
 }
 
 func (n *nodeFlags) add(cmd *cobra.Command) {
@@ -52,6 +54,7 @@ func (n *nodeFlags) config(a *app) (shoal.Config, error) {
 	return shoal.Config{
 		Memory: int64(n.memory), Cores: n.cores, Kernel: n.kernel,
 		Listen: n.listen, Announce: n.announce, Identity: n.identity, Out: n.out,
+		Via: n.via, LAN: n.lan,
 		Log: a.logger(),
 	}, nil
 }
@@ -100,6 +103,8 @@ func (a *app) upCommand() *cobra.Command {
 	n.add(cmd)
 	o = &overrides{cmd: cmd}
 	overrideData(o)
+	cmd.Flags().StringSliceVar(&n.via, "via", nil, "`address` of a peer of any run, through which others are to find this one")
+	cmd.Flags().StringVar(&n.lan, "lan", "", "`name` by which all on the local network find this run, and may join")
 	cmd.Flags().IntVar(&peers, "peers", 1, "peers to wait for, this one included")
 	return cmd
 }
@@ -108,26 +113,62 @@ func (a *app) joinCommand() *cobra.Command {
 	var n nodeFlags
 	var files, cache string
 	cmd := &cobra.Command{
-		Use:     "join LINK",
-		Short:   "Join the run that a link names",
-		Example: "  shoal join shoal:... --memory 4GiB",
-		Args:    takes(1, "the link that `shoal up` printed"),
+		Use:   "join LINK | RUN-ID.SECRET --via ADDRESS | --lan NAME",
+		Short: "Join a run by its link, through any peer, or by name nearby",
+		Long: "Join a run. A link, as `shoal up` prints it, has all that it takes. The short\n" +
+			"form RUN-ID.SECRET needs the address of a peer to ask, of this run or of any\n" +
+			"other. A run that was started with --lan is found on the local network by its\n" +
+			"name.",
+		Example: "  shoal join shoal:... --memory 4GiB\n" +
+			"  shoal join 5f0c...9a.c3e1...07 --via 192.0.2.10:4001\n" +
+			"  shoal join --lan digits",
+		Args: takesLinkUnless(&n.lan),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := n.config(a)
 			if err != nil {
 				return err
 			}
-			if cfg.Link = args[0]; cfg.Link == "" {
-				return wrongInput{errors.New("the link is empty, copy the one that `shoal up` printed")}
+			if n.lan == "" {
+				if cfg.Link = args[0]; cfg.Link == "" {
+					return wrongInput{errors.New("the link is empty, copy the one that `shoal up` printed")}
+				}
 			}
 			cfg.Files, cfg.Cache = files, cache
 			return a.node(cmd.Context(), &n, cfg)
 		},
 	}
 	n.add(cmd)
+	cmd.Flags().StringSliceVar(&n.via, "via", nil, "`address` of a peer of any run, host:port or multiaddr, that is asked for the run RUN-ID.SECRET")
+	cmd.Flags().StringVar(&n.lan, "lan", "", "`name` of the run on the local network, instead of a link")
 	cmd.Flags().StringVar(&files, "data", "", "where this machine has the run's files, if it learns from files: mnist:DIR, text:FILE or tokens:FILE (default: they are fetched from other members)")
 	cmd.Flags().StringVar(&cache, "cache", "", "`folder` for files that are fetched, or none (default: shoal/chunks in the user's cache folder)")
 	return cmd
+}
+
+// takesLinkUnless wants a link, or none when the run is named by --lan.
+func takesLinkUnless(lan *string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if *lan == "" {
+			return takes(1, "the link that `shoal up` printed, or --lan NAME")(cmd, args)
+		}
+		if len(args) > 0 || cmd.Flags().Changed("via") {
+			return wrongInput{errors.New("--lan finds the run by its name alone: give neither a link nor --via with it")}
+		}
+		return nil
+	}
+}
+
+// otherWays says how one joins without the link.
+func otherWays(link, lan string) (ways []string) {
+	l, err := peer.ParseLink(link)
+	if err != nil {
+		return nil
+	}
+	ways = append(ways, "or, knowing the address of any peer: shoal join "+l.Invitation()+" --via HOST:PORT")
+	if lan != "" {
+		ways = append(ways, "or, on this network: shoal join --lan "+lan)
+	}
+	return ways
 }
 
 // node takes part in a run and shows it.
@@ -138,7 +179,7 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 	d := newDisplay(a.progressTo(n.json))
 	defer d.Close()
 	cfg.OnWait, cfg.Progress = d.Wait, d.Progress
-	cfg.OnLink, d.linkDue = d.Link, cfg.Link == ""
+	cfg.OnLink, d.linkDue = func(link string) { d.Link(link, otherWays(link, cfg.LAN)...) }, cfg.RunFile != nil
 	r, err := shoal.Run(ctx, cfg)
 	d.Close()
 	if err != nil {
