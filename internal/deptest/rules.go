@@ -28,6 +28,8 @@ var rules = []rule{
 		why: "a model does not know that it is sharded"},
 	{from: []string{"shoal/kernel/..."}, never: []string{"shoal", "shoal/peer/...", "shoal/swarm/...", "shoal/fsdp/...", "shoal/model/...", "net"}, deep: true,
 		why: "kernel knows nothing of networks"},
+	{from: []string{"shoal/internal/dataserve"}, never: []string{"shoal", "shoal/peer/...", "shoal/swarm/...", "shoal/fsdp/..."}, deep: true,
+		why: "dataserve declares the Transport that it needs"},
 	{from: []string{"shoal/swarm/member"}, never: []string{"net", "os", "time", "sync"},
 		why: "the membership core has no clock, goroutine or I/O"},
 	{from: []string{"shoal/..."}, except: []string{"shoal/peer/..."}, never: []string{"github.com/libp2p/...", "github.com/multiformats/..."},
