@@ -34,9 +34,12 @@ type member struct {
 }
 
 func run(ctx context.Context, cfg Config) (rep *Report, err error) {
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
 	m := &member{cfg: cfg}
 	if err := m.prepare(ctx); err != nil {
-		return nil, err
+		return nil, configError(ctx, err)
 	}
 	defer func() { m.close(err) }()
 	if err := m.join(ctx); err != nil {
@@ -81,17 +84,8 @@ func (m *member) prepare(ctx context.Context) error {
 	if cfg.Memory == 0 {
 		cfg.Memory = sysinfo.Memory()
 	}
-	if cfg.Memory < minMemory {
-		return fmt.Errorf("memory: %d bytes is too little: offer at least %d MiB", cfg.Memory, minMemory>>20)
-	}
 	if cfg.Peers == 0 {
 		cfg.Peers = 1
-	}
-	if cfg.Peers < 1 || cfg.Peers > maxPeers {
-		return fmt.Errorf("peers: %d: want 1 to %d", cfg.Peers, maxPeers)
-	}
-	if cfg.Cores < 0 || cfg.Cores > 4096 {
-		return fmt.Errorf("cores: %d: want 1 to 4096, or 0 for all", cfg.Cores)
 	}
 	if err := cfg.checkFind(); err != nil {
 		return err
@@ -124,11 +118,6 @@ func (m *member) prepare(ctx context.Context) error {
 	}
 	return nil
 }
-
-const (
-	minMemory = 1 << 20
-	maxPeers  = 32 // direct exchange among more needs a two-dimensional mesh
-)
 
 // join starts the run or joins the one that the link names, and returns when this peer is admitted.
 func (m *member) join(ctx context.Context) error {

@@ -89,9 +89,12 @@ type Evaluation struct {
 // Evaluate repeats the evaluation at the end of the run, on the data in cfg.Files.
 // It fails if the parameters are not those that the run ended with.
 func (t *Trained) Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
 	full, err := newTask(ctx, t.task.run, cfg)
 	if err != nil {
-		return nil, err
+		return nil, configError(ctx, err)
 	}
 	defer full.close()
 	if full.eval == nil {
@@ -136,8 +139,13 @@ func (t *Trained) Sample(ctx context.Context, w io.Writer, s Sampling) error {
 	if !ok || g.Config().Vocab != 256 {
 		return fmt.Errorf("this model is no language model of bytes: only those can continue a text")
 	}
-	if s.Tokens < 0 || s.TopK < 0 || !(s.Temperature >= 0 && s.Temperature <= 100) {
-		return fmt.Errorf("sampling: tokens %d, top-k %d and temperature %v must not be negative, the last one at most 100", s.Tokens, s.TopK, s.Temperature)
+	switch {
+	case s.Tokens < 0:
+		return &ConfigError{"tokens", fmt.Errorf("%d is not allowed here, use 0 or more", s.Tokens)}
+	case s.TopK < 0:
+		return &ConfigError{"top-k", fmt.Errorf("%d is not allowed here, use 1 or more, or 0 for all", s.TopK)}
+	case !(s.Temperature >= 0 && s.Temperature <= 100):
+		return &ConfigError{"temperature", fmt.Errorf("%v is not allowed here, use 0 to 100", s.Temperature)}
 	}
 	dev, err := cpu.New(cpu.Config{})
 	if err != nil {

@@ -132,6 +132,18 @@ func cause(err error) string {
 	return oneLine(err.Error())
 }
 
+// CheckListen says what is wrong with an entry of Config.Listen, if anything.
+func CheckListen(addr string) error {
+	_, err := parseListen(addr)
+	return err
+}
+
+// CheckAnnounce says what is wrong with an entry of Config.Announce, if anything.
+func CheckAnnounce(addr string) error {
+	_, err := parseAnnounce(addr)
+	return err
+}
+
 // listenError says why an address can't be listened on.
 func listenError(a ma.Multiaddr, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) || strings.Contains(err.Error(), "address already in use") ||

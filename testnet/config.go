@@ -1,7 +1,6 @@
 package testnet
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -40,31 +39,40 @@ type Config struct {
 }
 
 // MaxPeers is the most members that a run can have in this release.
-const MaxPeers = 32
+const MaxPeers = shoal.MaxPeers
 
 const maxWeight = 1 << 20
 
-// Validate tells what is wrong with c, if anything.
+// Validate tells what is wrong with c, if anything: a *shoal.ConfigError.
 func (c *Config) Validate() error {
+	wrong := func(field, format string, args ...any) error {
+		return &shoal.ConfigError{Field: field, Err: fmt.Errorf(format, args...)}
+	}
 	if c.RunFile == nil {
-		return errors.New("testnet: no run file")
+		return wrong("", "testnet: no run file")
 	}
 	if err := c.RunFile.Validate(); err != nil {
-		return fmt.Errorf("testnet: run file: %w", err)
+		return wrong("", "testnet: run file: %w", err)
 	}
 	if c.Peers < 1 || c.Peers > MaxPeers {
-		return fmt.Errorf("testnet: peers: %d is not allowed here, use 1 to %d", c.Peers, MaxPeers)
+		return wrong("peers", "%d is not allowed here, use 1 to %d", c.Peers, MaxPeers)
 	}
 	if len(c.Weights) > 0 && len(c.Weights) != c.Peers {
-		return fmt.Errorf("testnet: weights: there are %d for %d peers, give one for each", len(c.Weights), c.Peers)
+		return wrong("weights", "there are %d for %d peers, give one for each", len(c.Weights), c.Peers)
 	}
 	for _, w := range c.Weights {
 		if w < 1 || w > maxWeight {
-			return fmt.Errorf("testnet: weights: %d is not allowed here, use 1 to %d", w, maxWeight)
+			return wrong("weights", "%d is not allowed here, use 1 to %d", w, maxWeight)
 		}
 	}
-	if c.Cores < 0 || c.Timeout < 0 {
-		return fmt.Errorf("testnet: cores (%d) and timeout (%v) can't be negative", c.Cores, c.Timeout)
+	if c.Cores < 0 {
+		return wrong("cores", "%d is not allowed here, use 1 or more, or 0 for all", c.Cores)
+	}
+	if c.Timeout < 0 {
+		return wrong("timeout", "%v is not allowed here, use 0 or more, as in 90s or 10m", c.Timeout)
+	}
+	if err := shoal.CheckKernel(c.Kernel); err != nil {
+		return wrong("kernel", "%w", err)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shoal"
 	"shoal/internal/version"
 	"shoal/peer"
 )
@@ -70,11 +71,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitOK
 	}
 	code := exitFailed
+	var wrong *shoal.ConfigError
 	switch {
 	case errors.Is(context.Cause(ctx), errInterrupted):
 		code, err = exitInterrupted, errInterrupted
 	case errors.Is(err, errInterrupted):
 		code = exitInterrupted
+	case errors.As(err, &wrong):
+		code, err = exitWrongInput, flagError(wrong)
 	case errors.As(err, &wrongInput{}) || errors.Is(err, peer.ErrBadLink):
 		code = exitWrongInput
 	}
@@ -125,7 +129,7 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.stderr)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return wrongInput{fmt.Errorf("%w, see `%s --help`", err, cmd.CommandPath())}
+		return wrongInput{fmt.Errorf("%w, see `%s --help`", badFlag(err), cmd.CommandPath())}
 	})
 	root.PersistentFlags().BoolVar(&a.verbose, "verbose", false, "log what happens inside on stderr")
 	root.AddCommand(a.initCommand(), a.upCommand(), a.joinCommand(), a.testnetCommand(), a.sampleCommand(), a.evalCommand(), &cobra.Command{

@@ -20,7 +20,7 @@ func TestWrongUsage(t *testing.T) {
 		}
 		return path
 	}
-	good := file("good.yaml", "train: {steps: 1}")
+	good := file("good.yaml", "train: {steps: 1, warmup: 0}")
 	for _, tc := range []struct {
 		name string
 		args []string
@@ -35,7 +35,26 @@ func TestWrongUsage(t *testing.T) {
 		{"bad key", []string{"up", file("key.yaml", "model: {dims: 3}")}, `unknown key "model.dims"`},
 		{"bad value", []string{"up", file("value.yaml", "mesh: {backups: 1}")}, "mesh.backups"},
 		{"no YAML", []string{"up", file("none.txt", "a: b: c\n\x1b[31m")}, "run file"},
-		{"no peers", []string{"up", good, "--peers", "0"}, "--peers"},
+		{"no peers", []string{"up", good, "--peers", "0"}, "--peers: 0"},
+		{"too many peers", []string{"up", good, "--peers", "33"}, "--peers: 33"},
+		{"little memory", []string{"up", good, "--memory", "1KiB"}, "--memory: 1024 bytes is too little"},
+		{"absurd memory", []string{"up", good, "--memory", "99999999TiB"}, "--memory: \"99999999TiB\" is more than any machine has"},
+		{"many cores", []string{"up", good, "--cores", "5000"}, "--cores: 5000"},
+		{"cores that are no number", []string{"up", good, "--cores", "x"}, `--cores: "x" is not allowed here, use a whole number, see`},
+		{"unknown kernel", []string{"up", good, "--kernel", "foo"}, "generic"},
+		{"unknown kernel of all", []string{"testnet", "--kernel", "foo"}, "--kernel: this machine has no"},
+		{"no address to listen on", []string{"up", good, "--listen", "foo"}, "--listen: "},
+		{"no address to announce", []string{"up", good, "--announce", "foo"}, "--announce: "},
+		{"identity in no folder", []string{"up", good, "--identity", filepath.Join(dir, "none", "key")}, "--identity: there is no folder"},
+		{"custom data", []string{"testnet", "--data", "custom"}, "examples/ownmodel"},
+		{"custom model", []string{"testnet", "--model", "custom"}, "examples/ownmodel"},
+		{"custom run file", []string{"up", file("custom.yaml", "{model: {type: custom}, data: {source: custom}}")}, "start the run by that program"},
+		{"model that is no section", []string{"up", file("flat.yaml", "model: vit")}, "model: is a section"},
+		{"negative time", []string{"testnet", "--timeout", "-1s"}, "--timeout: -1s"},
+		{"no time", []string{"testnet", "--timeout", "x"}, `--timeout: "x" is not allowed here, use a time, as in 90s`},
+		{"no steps", []string{"testnet", "--steps", "x"}, `--steps: "x" is not allowed here, use a whole number`},
+		{"negative seed", []string{"testnet", "--seed", "-1"}, `--seed: "-1" is not allowed here, use a whole number from 0`},
+		{"neither true nor false", []string{"testnet", "--reshard", "maybe"}, `--reshard: "maybe" is not allowed here, use true or false`},
 		{"bad size", []string{"up", good, "--memory", "lots"}, `"lots" is no size`},
 		{"bad cores", []string{"join", "shoal:x", "--cores", "-2"}, "--cores"},
 		{"no link", []string{"join"}, "needs the link"},
@@ -47,7 +66,7 @@ func TestWrongUsage(t *testing.T) {
 		{"garbage link", []string{"join", "shoal:garbage"}, "link"},
 		{"no link at all", []string{"join", "hello"}, "link"},
 		{"weights and peers", []string{"testnet", "--peers", "3", "--weights", "1,2"}, "weights"},
-		{"bad weights", []string{"testnet", "--weights", "1,x"}, "weights"},
+		{"bad weights", []string{"testnet", "--weights", "1,x"}, `--weights: "1,x" is not allowed here, use whole numbers`},
 		{"overridden key", []string{"testnet", "--strategy", "zero9"}, "mesh.strategy"},
 		{"overridden data", []string{"testnet", "--data", "imagenet"}, "data.source"},
 		{"overridden data of tokens", []string{"testnet", "--data", "text:x"}, "data.source: text is tokens, for model.type gpt"},
@@ -68,6 +87,9 @@ func TestWrongUsage(t *testing.T) {
 			line := stderr.String()
 			if !strings.HasPrefix(line, "shoal: ") || strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
 				t.Errorf("stderr got %q, want one line", line)
+			}
+			if strings.Contains(line, "strconv") || strings.Contains(line, "time:") {
+				t.Errorf("stderr got %q, which speaks of Go", line)
 			}
 			if !strings.Contains(line, tc.want) || strings.Contains(line, "\x1b") {
 				t.Errorf("stderr got %q, want something with %q", line, tc.want)

@@ -48,9 +48,6 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 }
 
 func (n *nodeFlags) config(a *app) (shoal.Config, error) {
-	if n.cores < 0 {
-		return shoal.Config{}, wrongInput{fmt.Errorf("--cores: %d is not allowed here, use 1 or more", n.cores)}
-	}
 	return shoal.Config{
 		Memory: int64(n.memory), Cores: n.cores, Kernel: n.kernel,
 		Listen: n.listen, Announce: n.announce, Identity: n.identity, Out: n.out,
@@ -87,8 +84,8 @@ func (a *app) upCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if peers < 1 {
-				return wrongInput{fmt.Errorf("--peers: %d is not allowed here, use 1 or more", peers)}
+			if peers < 1 || peers > shoal.MaxPeers {
+				return wrongInput{fmt.Errorf("--peers: %d is not allowed here, use 1 to %d", peers, shoal.MaxPeers)}
 			}
 			cfg.Peers = peers
 			if cfg.RunFile, err = a.readRunFile(args[0]); err != nil {

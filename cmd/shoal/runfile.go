@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -90,7 +91,8 @@ func addOverrides(cmd *cobra.Command) *overrides {
 	})
 	override(o, "seed", "train.seed of the run file", f.Uint64, func(r *shoal.RunFile, v uint64) { r.Train.Seed = v })
 	override(o, "strategy", "mesh.strategy of the run file: fsdp or ddp", f.String, func(r *shoal.RunFile, v string) { r.Mesh.Strategy = v })
-	override(o, "reshard", "mesh.reshard of the run file", f.Bool, func(r *shoal.RunFile, v bool) { r.Mesh.Reshard = v })
+	override(o, "reshard", "mesh.reshard of the run file: true or false", f.Bool, func(r *shoal.RunFile, v bool) { r.Mesh.Reshard = v })
+	f.Lookup("reshard").NoOptDefVal = "" // a value is needed
 	override(o, "recompute", "mesh.recompute of the run file: auto, always or never", f.String, func(r *shoal.RunFile, v string) { r.Mesh.Recompute = v })
 	override(o, "packing", "wire.packing of the run file: auto, on or off", f.String, func(r *shoal.RunFile, v string) { r.Wire.Packing = v })
 	return o
@@ -100,6 +102,9 @@ func addOverrides(cmd *cobra.Command) *overrides {
 func (o *overrides) apply(r *shoal.RunFile) error {
 	for _, set := range o.set {
 		set(r)
+	}
+	if r.Model.Type == runfile.Custom || r.Data.Source == runfile.Custom {
+		return wrongInput{errors.New("custom stands for the model and the data of a Go program: start the run by that program, as examples/ownmodel does")}
 	}
 	if err := r.Validate(); err != nil {
 		return wrongInput{err}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"shoal"
@@ -44,7 +42,7 @@ func (a *app) testnetCommand() *cobra.Command {
 		}
 		cfg.RunFile, cfg.Kernel = run, kernel
 		if err := cfg.Validate(); err != nil {
-			return wrongInput{err}
+			return err
 		}
 		if a.verbose {
 			cfg.Verbose = a.stderr
@@ -72,8 +70,5 @@ func (a *app) testnetRunFile(path string, o *overrides) (*shoal.RunFile, error) 
 			return nil, err
 		}
 	}
-	if err := o.apply(run); err != nil {
-		return nil, fmt.Errorf("testnet: %w", err)
-	}
-	return run, nil
+	return run, o.apply(run)
 }

@@ -91,6 +91,17 @@ func TestTrainedModel(t *testing.T) {
 			t.Errorf("%s: exit code %d, %q; want %q", c.name, code, errs, c.want)
 		}
 	}
+	if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), models[1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][]string{
+		{"sample", dir, "--tokens", "-1"}, {"sample", dir, "--top-k", "-1"}, {"sample", dir, "--temperature", "-1"},
+		{"sample", dir, "--temperature", "hot"}, {"eval", dir, "--kernel", "abacus"}, {"eval", dir, "--cores", "-1"},
+	} {
+		if code, _, errs := command(t, c...); code != exitWrongInput || !strings.HasPrefix(errs, "shoal: "+c[2]+": ") {
+			t.Errorf("%q: exit code %d, %q", c, code, errs)
+		}
+	}
 	if code, _, errs := command(t, "sample", t.TempDir()); code != exitWrongInput || strings.Count(errs, "\n") != 1 {
 		t.Errorf("an empty folder: exit code %d, %q", code, errs)
 	}

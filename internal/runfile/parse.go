@@ -82,7 +82,10 @@ func (p *parser) mapping(section string, n *yaml.Node) *fault {
 		return f
 	}
 	if n.Kind != yaml.MappingNode {
-		return &fault{line: n.Line, key: section, problem: "must be a list of `key: value`, it has " + p.keys(section)}
+		if section == "" {
+			return &fault{line: n.Line, problem: "a run file has sections such as `train: {steps: 100}`, this has none"}
+		}
+		return &fault{line: n.Line, key: section, problem: fmt.Sprintf("is a section, write it as `%s: {key: value, ...}`, with the keys %s", section, p.keys(section))}
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
