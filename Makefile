@@ -1,6 +1,7 @@
 # make test   everything that CI does, and before it what a fresh Debian machine lacks
 # make build  the program, as build/shoal
 # make gen    writes generated files anew
+# make numerics  compares ways to sum gradients, in minutes, and writes the table in docs/numerics.md
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
@@ -21,7 +22,7 @@ define step
 endef
 
 .NOTPARALLEL:
-.PHONY: test build gen install-needs check-format check-vet check-static check-generated check-imports check-browser \
+.PHONY: test build gen numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
 	check-platforms check-noasm check-interop check-unit check-testnet
 
 test: install-needs check-format check-generated check-vet check-static check-imports check-platforms check-browser \
@@ -33,6 +34,10 @@ build:
 
 gen:
 	for g in $(GENERATORS); do "$$g" || exit 1; done
+
+# Ways to sum gradients, compared: the table in docs/numerics.md.
+numerics:
+	go test -count=1 -run '^TestNumerics$$' -v . -numerics
 
 # Go, a C compiler for the race detector, and Python for the interop tests; any Go from 1.21 on fetches the version in
 # go.mod by itself.

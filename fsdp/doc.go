@@ -7,7 +7,8 @@
 // that it needs. LocalMesh is a Comm inside one process. Decide is the leader's part, a pure function from what the
 // members say when they are ready to the log entry that ends the attempt.
 //
-// Nothing here depends on the number of members: gradients are summed as integers (fixed.go), samples are dealt by a
+// Nothing here depends on the number of members: gradients are summed as integers (fixed.go; format.go has the other
+// formats, and which of them give this up), samples are dealt by a
 // plan that only says who computes a microbatch (plan.go), and every scalar of the update comes from the log
 // (decide.go).
 package fsdp
