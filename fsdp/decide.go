@@ -218,7 +218,7 @@ func (d *Decider) sum(step int, members []ready) (*ready, error) {
 		s.Loss += m.Loss
 		s.Correct += m.Correct
 		s.Square += m.Square
-		s.Finite = s.Finite && m.Finite
+		s.Finite = s.Finite && m.Finite && m.Square >= 0 && !math.IsInf(m.Square, 1)
 		if final {
 			continue
 		}

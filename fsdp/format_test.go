@@ -246,6 +246,24 @@ func TestFormatMemory(t *testing.T) {
 	}
 }
 
+// What a member says of its squares can't upset the leader: a sum that makes no sense is a step that is skipped.
+func TestSquaresThatAreNoNumber(t *testing.T) {
+	d := testDecider(t)
+	d.Hyper.Reduce = Float32
+	for _, square := range []float64{math.NaN(), math.Inf(1), -1} {
+		r := goodReady(d)
+		r.Square = square
+		if o, err := d.decide(nil, []ready{r}); err != nil || !o.Skipped {
+			t.Errorf("sum of squares %v: %+v, %v, want a skipped step", square, o, err)
+		}
+	}
+	r := goodReady(d)
+	r.Square = 16 * 16 * 4
+	if o, err := d.decide(nil, []ready{r}); err != nil || o.Skipped || o.Norm != 2 || o.Scale != 1./32 {
+		t.Errorf("norm 2 of 16 samples, clipped to 1: %+v, %v", o, err)
+	}
+}
+
 func TestFormatIsRefused(t *testing.T) {
 	s := base(t).in("int8")
 	if _, _, err := s.run(t); err == nil {

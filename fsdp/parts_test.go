@@ -301,7 +301,8 @@ func TestDecideRefuses(t *testing.T) {
 }
 
 func FuzzDecide(f *testing.F) {
-	d := testDecider(f)
+	d, floats := testDecider(f), testDecider(f)
+	floats.Hyper.Reduce = Float32
 	for _, cover := range [][][]Node{nil, {{{Level: 1}}}} {
 		r := goodReady(d)
 		r.Cover = cover
@@ -314,10 +315,18 @@ func FuzzDecide(f *testing.F) {
 			f.Add(prev, said)
 		}
 	}
+	r := goodReady(d)
+	r.Square = 4
+	said, err := cbor.Marshal(r)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(nil), said)
 	f.Fuzz(func(t *testing.T, prev, said []byte) {
 		if len(prev) == 0 {
 			prev = nil
 		}
+		_, _, _ = floats.Decide(prev, [][]byte{said})
 		kind, b, err := d.Decide(prev, [][]byte{said})
 		if err != nil {
 			return
