@@ -41,6 +41,7 @@ type modelConfig struct {
 type output struct {
 	dir  string
 	file *safetensors.Writer
+	err  error // the first one: the run goes on without this peer's copy
 }
 
 func newOutput(dir string, m model.Model) (*output, error) {
@@ -57,15 +58,29 @@ func newOutput(dir string, m model.Model) (*output, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &output{dir, f}, nil
+	return &output{dir: dir, file: f}, nil
 }
 
+// add takes a tensor. Where it can't be written, the others still need this peer to the end of the run.
 func (o *output) add(p model.Param, values []float32) error {
-	return o.file.WriteAt(p.Name, 0, kernel.Bytes(values))
+	if o.err == nil {
+		o.err = o.file.WriteAt(p.Name, 0, kernel.Bytes(values))
+	}
+	return nil
 }
 
 // finish makes the files visible: the model first, then its description.
 func (o *output) finish(t *task, runID, stateHash string) error {
+	if err := o.write(t, runID, stateHash); err != nil {
+		return fmt.Errorf("the trained model was not written: %w", err)
+	}
+	return nil
+}
+
+func (o *output) write(t *task, runID, stateHash string) error {
+	if o.err != nil {
+		return o.err
+	}
 	m := t.run.Model
 	c := modelConfig{ModelType: m.Type, RunFile: string(runfile.Marshal(t.run)), RunID: runID, StateHash: stateHash}
 	if m.Type == "gpt" {

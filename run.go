@@ -41,7 +41,13 @@ func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 	if err := m.prepare(ctx); err != nil {
 		return nil, configError(ctx, err)
 	}
-	defer func() { m.close(err) }()
+	defer func() {
+		if rep != nil {
+			m.close(nil) // the run is done, whatever else went wrong here
+			return
+		}
+		m.close(err)
+	}()
 	if err := m.join(ctx); err != nil {
 		return nil, err
 	}
@@ -67,12 +73,10 @@ func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 	if err != nil {
 		return nil, m.cause(ctx, err)
 	}
-	if m.out != nil {
-		if err := m.out.finish(m.task, m.runID, res.StateHash); err != nil {
-			return nil, err
-		}
+	if rep, err = m.report(res); err != nil || m.out == nil {
+		return rep, err
 	}
-	return m.report(res)
+	return rep, m.out.finish(m.task, m.runID, res.StateHash)
 }
 
 // prepare checks the configuration and opens the device and the network, but talks to nobody.
@@ -89,6 +93,11 @@ func (m *member) prepare(ctx context.Context) error {
 	}
 	if err := cfg.checkFind(); err != nil {
 		return err
+	}
+	if cfg.Out != "" {
+		if err := report.CheckFolder(cfg.Out); err != nil {
+			return &ConfigError{"out", err}
+		}
 	}
 	if !cfg.joins() {
 		if cfg.RunFile == nil {

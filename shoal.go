@@ -102,7 +102,8 @@ type Progress struct {
 }
 
 // Run takes part in a run until it is done, and returns its report, which is the same on every peer but for wall times.
-// When ctx is cancelled it tells the others why it leaves.
+// When ctx is cancelled it tells the others why it leaves. If all went well but for the files in Config.Out, there is both a
+// report and an error.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return run(ctx, cfg)
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"shoal"
+	"shoal/internal/report"
 	"shoal/internal/runfile"
 )
 
@@ -18,7 +19,7 @@ import (
 var ErrTimeout = errors.New("took too long")
 
 // Run starts the peers, waits until the run is done, and returns the first peer's report, once all peers agree on its
-// state hash. If one process fails, or ctx is cancelled, all others are ended; none is left when Run returns.
+// state hash. If all went well but for the files in Config.Out, there is both a report and an error. If one process fails, or ctx is cancelled, all others are ended; none is left when Run returns.
 func Run(ctx context.Context, cfg Config) (*shoal.Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -27,6 +28,11 @@ func Run(ctx context.Context, cfg Config) (*shoal.Report, error) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, cfg.Timeout, fmt.Errorf("testnet: %w: stopped after %v", ErrTimeout, cfg.Timeout))
 		defer cancel()
+	}
+	if cfg.Out != "" {
+		if err := report.CheckFolder(cfg.Out); err != nil {
+			return nil, &shoal.ConfigError{Field: "out", Err: err}
+		}
 	}
 	if cfg.Program == "" {
 		self, err := os.Executable()
@@ -60,7 +66,8 @@ func Run(ctx context.Context, cfg Config) (*shoal.Report, error) {
 	if err := n.run(ctx, file); err != nil {
 		return nil, err
 	}
-	return n.agreed()
+	r, err := n.agreed()
+	return r, errors.Join(err, n.late)
 }
 
 // network is the processes of one Run.
@@ -73,6 +80,7 @@ type network struct {
 
 	mu      sync.Mutex
 	reports []*shoal.Report // by peer; nil until told
+	late    error           // what a process complained of after its report
 }
 
 // run starts all peers and returns when all are done, or one has failed.
@@ -104,8 +112,11 @@ func (n *network) run(ctx context.Context, file string) error {
 	for range n.processes {
 		select {
 		case p := <-n.gone:
-			if err, _ := p.failure(); err != nil || n.report(p) == nil {
+			if n.report(p) == nil {
 				return n.failed(p)
+			}
+			if err, _ := p.failure(); err != nil && n.late == nil {
+				n.late = err
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shoal"
+	"shoal/internal/report"
 	"shoal/peer"
 	"shoal/testnet"
 )
@@ -177,12 +179,15 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 	defer d.Close()
 	cfg.OnWait, cfg.Progress = d.Wait, d.Progress
 	cfg.OnLink, d.linkDue = func(link string) { d.Link(link, otherWays(link, cfg.LAN)...) }, cfg.RunFile != nil
-	r, err := shoal.Run(ctx, cfg)
-	d.Close()
-	if err != nil {
+	if err := checkFolder(n.report); err != nil {
 		return err
 	}
-	return a.finish(r, n.report, n.json)
+	r, err := shoal.Run(ctx, cfg)
+	d.Close()
+	if r == nil {
+		return err
+	}
+	return errors.Join(err, a.finish(r, n.report, n.json))
 }
 
 // child takes part in a run as testnet's child: it ends when stdin does, which is when testnet closes it or is gone.
@@ -203,13 +208,13 @@ func (a *app) child(ctx context.Context, cfg shoal.Config) error {
 	e := testnet.NewEvents(a.stdout)
 	cfg.OnLink, cfg.OnWait, cfg.Progress = e.Link, e.Wait, e.Progress
 	r, err := shoal.Run(ctx, cfg)
-	if err != nil {
-		if errors.Is(context.Cause(ctx), errInterrupted) {
-			return errInterrupted
-		}
-		return err
+	if r != nil {
+		return errors.Join(err, e.Report(r))
 	}
-	return e.Report(r)
+	if errors.Is(context.Cause(ctx), errInterrupted) {
+		return errInterrupted
+	}
+	return err
 }
 
 // progressTo is where a run is shown.
@@ -220,40 +225,59 @@ func (a *app) progressTo(json bool) io.Writer {
 	return a.stdout
 }
 
-// finish writes and prints the report of a run that is done.
-func (a *app) finish(r *shoal.Report, folder string, asJSON bool) error {
-	if warning := r.Warning(); warning != "" {
-		fmt.Fprintf(a.progressTo(asJSON), "note        %s\n", warning)
+// checkFolder wants a folder for a report that can be written, before training begins.
+func checkFolder(folder string) error {
+	if folder == "" {
+		return nil
 	}
+	if err := report.CheckFolder(folder); err != nil {
+		return wrongInput{fmt.Errorf("--report: %w", err)}
+	}
+	return nil
+}
+
+// finish writes and prints the report of a run that is done. What can't be written is no reason not to print it.
+func (a *app) finish(r *shoal.Report, folder string, asJSON bool) error {
+	var failed error
 	if folder != "" {
-		if err := r.Write(folder); err != nil {
-			return err
-		}
+		failed = r.Write(folder)
 	}
 	if asJSON {
 		text, err := r.JSON()
-		if err != nil {
-			return fmt.Errorf("report: %w", err)
+		if err == nil {
+			_, err = a.stdout.Write(text)
 		}
-		_, err = a.stdout.Write(text)
-		return err
+		if err != nil {
+			err = fmt.Errorf("print the report: %w", err)
+		}
+		return errors.Join(failed, err)
 	}
+	if failed != nil {
+		folder = ""
+	}
+	return errors.Join(failed, a.summary(r, folder))
+}
+
+// summary prints what people want to know of a run. folder has its report, or is empty.
+func (a *app) summary(r *shoal.Report, folder string) error {
 	width := terminal(a.stdout)
 	if width == 0 {
 		width = defaultWidth
 	}
-	fmt.Fprintln(a.stdout)
-	if err := r.Table(a.stdout, width); err != nil {
+	var b bytes.Buffer
+	fmt.Fprintln(&b)
+	if err := r.Table(&b, width); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.stdout)
+	fmt.Fprintln(&b)
 	if e := r.Eval; e != nil {
-		fmt.Fprintf(a.stdout, "accuracy    %.2f%% on held-out samples, loss %.4f\n", 100*e.Accuracy, float64(e.Loss))
+		fmt.Fprintf(&b, "accuracy    %.2f%% on held-out samples, loss %.4f\n", 100*e.Accuracy, float64(e.Loss))
 	}
-	fmt.Fprintf(a.stdout, "time        %.1f s, %.0f samples/s\n", r.WallSeconds, r.SamplesPerSecond)
-	fmt.Fprintf(a.stdout, "state hash  %s\n", r.StateHash)
+	fmt.Fprintf(&b, "time        %.1f s, %.0f samples/s\n", r.WallSeconds, r.SamplesPerSecond)
+	fmt.Fprintf(&b, "state hash  %s\n", r.StateHash)
 	if folder != "" {
-		fmt.Fprintf(a.stdout, "report      %s\n", filepath.Join(folder, "report.html"))
+		fmt.Fprintf(&b, "report      %s\n", filepath.Join(folder, "report.html"))
 	}
-	return nil
+	_, err := a.stdout.Write(b.Bytes())
+	return err
 }

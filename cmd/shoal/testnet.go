@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"shoal"
@@ -47,15 +49,18 @@ func (a *app) testnetCommand() *cobra.Command {
 		if a.verbose {
 			cfg.Verbose = a.stderr
 		}
+		if err := checkFolder(report); err != nil {
+			return err
+		}
 		d := newDisplay(a.progressTo(asJSON))
 		defer d.Close()
 		cfg.OnWait, cfg.Progress = d.Wait, d.Progress
 		r, err := testnet.Run(cmd.Context(), cfg)
-		if err != nil {
+		d.Close()
+		if r == nil {
 			return err
 		}
-		d.Close()
-		return a.finish(r, report, asJSON)
+		return errors.Join(err, a.finish(r, report, asJSON))
 	}
 	return cmd
 }

@@ -235,6 +235,27 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
+func TestCheckFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "folder")
+	for range 2 {
+		if err := CheckFolder(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names := list(t, dir); names != "" {
+		t.Errorf("the check left %s", names)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{file, filepath.Join(file, "x"), ""} {
+		if err := CheckFolder(dir); err == nil {
+			t.Errorf("%q passes for a folder", dir)
+		}
+	}
+}
+
 func TestTicks(t *testing.T) {
 	for _, c := range []struct {
 		lo, hi float64
