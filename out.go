@@ -39,9 +39,10 @@ type modelConfig struct {
 // output writes the final model into a folder while it comes in, unit by unit. Nothing that was there before is touched
 // until the run is done.
 type output struct {
-	dir  string
-	file *safetensors.Writer
-	err  error // the first one: the run goes on without this peer's copy
+	dir   string
+	file  *safetensors.Writer
+	began func() // called before the first tensor, if set
+	err   error // the first one: the run goes on without this peer's copy
 }
 
 func newOutput(dir string, m model.Model) (*output, error) {
@@ -63,6 +64,10 @@ func newOutput(dir string, m model.Model) (*output, error) {
 
 // add takes a tensor. Where it can't be written, the others still need this peer to the end of the run.
 func (o *output) add(p model.Param, values []float32) error {
+	if o.began != nil {
+		o.began()
+		o.began = nil
+	}
 	if o.err == nil {
 		o.err = o.file.WriteAt(p.Name, 0, kernel.Bytes(values))
 	}

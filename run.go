@@ -240,10 +240,19 @@ func (m *member) weights() []int64 {
 	return weights
 }
 
-// progress turns outcomes into the caller's Progress.
+// progress turns outcomes into the caller's Progress. When the last step is done, what follows it has begun.
 func (m *member) progress() func(*fsdp.Outcome) {
-	var samples int64
+	p := Progress{Phase: Training, Steps: m.task.run.Train.Steps, Peers: len(m.view.Members)}
 	start := time.Now()
+	tell := func(phase Phase) {
+		if m.cfg.Progress != nil {
+			p.Phase, p.Elapsed = phase, time.Since(start)
+			m.cfg.Progress(p)
+		}
+	}
+	if m.out != nil {
+		m.out.began = func() { tell(Saving) }
+	}
 	return func(o *fsdp.Outcome) {
 		if o.Kind != fsdp.EntryCommit {
 			return
@@ -251,11 +260,12 @@ func (m *member) progress() func(*fsdp.Outcome) {
 		if o.Skipped {
 			m.cfg.Log.Warn("step without an update: its gradient is not finite", "step", o.Step+1, "in a row", o.Bad)
 		}
-		samples += o.Samples
-		m.fetchAhead(o.Step + 1)
-		if m.cfg.Progress != nil {
-			m.cfg.Progress(Progress{Step: o.Step + 1, Steps: m.task.run.Train.Steps, Loss: o.Loss, Samples: samples,
-				Elapsed: time.Since(start), Peers: len(m.view.Members)})
+		p.Step, p.Loss = o.Step+1, o.Loss
+		p.Samples += o.Samples
+		m.fetchAhead(p.Step)
+		tell(Training)
+		if p.Step == p.Steps && m.task.eval != nil {
+			tell(Evaluating)
 		}
 	}
 }

@@ -84,7 +84,7 @@ type Config struct {
 	OnLink func(link string)
 	// OnWait is called as the number of peers in a run that has not begun changes.
 	OnWait func(have, want int)
-	// Progress is called after each step.
+	// Progress is called after each step, and when what follows the last one begins; one call at a time.
 	Progress func(Progress)
 	// Trace is called for each span of a step, from several goroutines.
 	Trace func(fsdp.Event)
@@ -92,8 +92,18 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Progress is where a run is after a step.
+// Phase is what a run is busy with.
+type Phase string
+
+const (
+	Training   Phase = "training"
+	Evaluating Phase = "evaluating" // on held-out samples, after the last step
+	Saving     Phase = "saving"     // the model into Config.Out, after that
+)
+
+// Progress is where a run is.
 type Progress struct {
+	Phase       Phase
 	Step, Steps int
 	Loss        float64 // mean over the step's labels; NaN if it was not finite
 	Samples     int64   // committed since the start

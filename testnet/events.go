@@ -26,6 +26,7 @@ type waitEvent struct {
 
 // stepEvent is a shoal.Progress; JSON has no NaN, so a loss that is not finite is absent.
 type stepEvent struct {
+	Phase   shoal.Phase   `json:"phase"`
 	Step    int           `json:"step"`
 	Steps   int           `json:"steps"`
 	Loss    *float64      `json:"loss,omitempty"`
@@ -52,7 +53,7 @@ func (e *Events) Wait(have, want int) { _ = e.tell(event{Wait: &waitEvent{have, 
 
 // Progress tells of a step.
 func (e *Events) Progress(p shoal.Progress) {
-	s := stepEvent{Step: p.Step, Steps: p.Steps, Samples: p.Samples, Elapsed: p.Elapsed, Peers: p.Peers}
+	s := stepEvent{Phase: p.Phase, Step: p.Step, Steps: p.Steps, Samples: p.Samples, Elapsed: p.Elapsed, Peers: p.Peers}
 	if !math.IsNaN(p.Loss) && !math.IsInf(p.Loss, 0) {
 		s.Loss = &p.Loss
 	}
@@ -72,7 +73,7 @@ func (e *Events) tell(ev event) error {
 }
 
 func (s *stepEvent) progress() shoal.Progress {
-	p := shoal.Progress{Step: s.Step, Steps: s.Steps, Loss: math.NaN(), Samples: s.Samples, Elapsed: s.Elapsed, Peers: s.Peers}
+	p := shoal.Progress{Phase: s.Phase, Step: s.Step, Steps: s.Steps, Loss: math.NaN(), Samples: s.Samples, Elapsed: s.Elapsed, Peers: s.Peers}
 	if s.Loss != nil {
 		p.Loss = *s.Loss
 	}

@@ -16,7 +16,7 @@ func TestEventsArriveAsTold(t *testing.T) {
 	e := NewEvents(&pipe)
 	e.Link("shoal:abc")
 	e.Wait(1, 3)
-	sent := shoal.Progress{Step: 7, Steps: 9, Loss: 0.5, Samples: 448, Elapsed: 3 * time.Second, Peers: 2}
+	sent := shoal.Progress{Phase: shoal.Evaluating, Step: 7, Steps: 9, Loss: 0.5, Samples: 448, Elapsed: 3 * time.Second, Peers: 2}
 	e.Progress(sent)
 	broken := sent
 	broken.Loss = math.Inf(1)

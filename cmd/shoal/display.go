@@ -123,10 +123,17 @@ func (d *display) Wait(have, want int) {
 	d.waiting()
 }
 
-// Progress shows a step that was committed.
+// phases are what follows the last step, as people say it.
+var phases = map[shoal.Phase]string{shoal.Evaluating: "evaluating on held-out samples", shoal.Saving: "writing the model"}
+
+// Progress shows a step that was committed, or what else the run is busy with.
 func (d *display) Progress(p shoal.Progress) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if text := phases[p.Phase]; text != "" {
+		d.phase(text)
+		return
+	}
 	d.waiting = nil
 	d.rate.add(p)
 	pause, show := pipePause, func(text string) { fmt.Fprintln(d.w, text) }
@@ -137,6 +144,18 @@ func (d *display) Progress(p shoal.Progress) {
 		d.lastLine = now
 		show(progressLine(p, &d.rate))
 	}
+}
+
+// phase begins a line for something that has no steps. On a terminal its time grows.
+func (d *display) phase(text string) {
+	d.endLive()
+	if d.width() == 0 {
+		fmt.Fprintln(d.w, text)
+		return
+	}
+	begin := d.now()
+	d.waiting = func() { d.draw(fmt.Sprintf("%s, %d s", text, int(d.now().Sub(begin).Seconds()))) }
+	d.waiting()
 }
 
 // draw replaces the live line. A cursor that reaches the last column would make some terminals scroll.

@@ -34,6 +34,11 @@ func TestDisplayInPipe(t *testing.T) {
 		*now = now.Add(200 * time.Millisecond)
 		d.Progress(step(n))
 	}
+	for _, phase := range []shoal.Phase{shoal.Evaluating, shoal.Saving} {
+		p := step(450)
+		p.Phase = phase
+		d.Progress(p)
+	}
 	d.Close()
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	want := []string{
@@ -49,10 +54,10 @@ func TestDisplayInPipe(t *testing.T) {
 			t.Errorf("line %d is %q, want %q", i, lines[i], w)
 		}
 	}
-	if last := lines[len(lines)-1]; last != "step 450/450  loss 1.5000  320 samples/s  4 peers" {
-		t.Errorf("last line is %q", last)
+	if last := strings.Join(lines[len(lines)-3:], "|"); last != "step 450/450  loss 1.5000  320 samples/s  4 peers|evaluating on held-out samples|writing the model" {
+		t.Errorf("last lines are %q", last)
 	}
-	if len(lines) > 4+90/5+2 {
+	if len(lines) > 4+90/5+4 {
 		t.Errorf("%d lines for 90 s", len(lines))
 	}
 	if strings.Contains(out.String(), "\r") {
@@ -83,6 +88,11 @@ func TestDisplayOnTerminal(t *testing.T) {
 	d.Progress(step(2))
 	d.Progress(step(3)) // too soon
 	d.Line("a line that stays")
+	p := step(450)
+	p.Phase = shoal.Evaluating
+	d.Progress(p)
+	*now = now.Add(3 * time.Second)
+	d.waiting()
 	d.Close()
 	// What the terminal shows at the end: each row as its last writing left it.
 	var rows []string
@@ -97,7 +107,7 @@ func TestDisplayOnTerminal(t *testing.T) {
 		}
 		rows = append(rows, strings.TrimRight(string(cells), " "))
 	}
-	want := []string{"step 2/450  loss 1.5000  320 samples/s", "a line that stays", ""}
+	want := []string{"step 2/450  loss 1.5000  320 samples/s", "a line that stays", "evaluating on held-out samples, 3 s", ""}
 	if strings.Join(rows, "|") != strings.Join(want, "|") {
 		t.Errorf("the terminal shows %q, want %q", rows, want)
 	}

@@ -208,6 +208,7 @@ func TestByHand(t *testing.T) {
 	up.line(t, "1 of 2 peers, waiting")
 	join := startProgram(t, "join", link, "--listen", "127.0.0.1:0", "--json")
 	up.line(t, "step 4/4")
+	up.line(t, "evaluating")
 	hash := strings.Fields(up.line(t, "state hash"))[2]
 	if code := up.end(t, patient); code != exitOK || up.stderr.Len() > 0 {
 		t.Errorf("up: exit code %d, stderr %q", code, up.stderr)
