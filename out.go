@@ -42,7 +42,7 @@ type output struct {
 	dir   string
 	file  *safetensors.Writer
 	began func() // called before the first tensor, if set
-	err   error // the first one: the run goes on without this peer's copy
+	err   error  // the first one: the run goes on without this peer's copy
 }
 
 func newOutput(dir string, m model.Model) (*output, error) {
