@@ -69,9 +69,14 @@ func (o *output) add(p model.Param, values []float32) error {
 		o.began = nil
 	}
 	if o.err == nil {
-		o.err = o.file.WriteAt(p.Name, 0, kernel.Bytes(values))
+		o.err = o.addAt(p, 0, values)
 	}
 	return nil
+}
+
+// addAt takes a tensor's values from element first on.
+func (o *output) addAt(p model.Param, first int, values []float32) error {
+	return o.file.WriteAt(p.Name, first, kernel.Bytes(values))
 }
 
 // finish makes the files visible: the model first, then its description.

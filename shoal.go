@@ -80,6 +80,16 @@ type Config struct {
 	// this peer doesn't keep it.
 	Out string
 
+	// Checkpoint is the folder for this peer's parts of checkpoints, which it must have if checkpoint.every of the run file
+	// is not 0. Peers of one machine may share it.
+	Checkpoint string
+	// Resume has a run that is started go on from the newest good checkpoint in the folder Checkpoint, which must have the
+	// files of all peers then; without one it begins afresh. Peers that join need no such word.
+	Resume bool
+
+	// OnNotice is called with a line of text that a person should see: what a run goes on from, or a checkpoint that could
+	// not be saved. It may be called at any time before Run returns.
+	OnNotice func(text string)
 	// OnLink is called once the run can be joined, with the link for others.
 	OnLink func(link string)
 	// OnWait is called as the number of peers in a run that has not begun changes.

@@ -21,6 +21,7 @@ const (
 // own. Its methods may be called from any goroutine.
 type display struct {
 	w     io.Writer
+	notes io.Writer  // for Notice
 	width func() int // of the terminal, 0 in a pipe
 	now   func() time.Time
 
@@ -38,7 +39,7 @@ type display struct {
 }
 
 func newDisplay(w io.Writer) *display {
-	d := &display{w: w, width: func() int { return terminal(w) }, now: time.Now, stop: make(chan struct{})}
+	d := &display{w: w, notes: w, width: func() int { return terminal(w) }, now: time.Now, stop: make(chan struct{})}
 	d.done.Go(d.tick)
 	return d
 }
@@ -81,6 +82,14 @@ func (d *display) Line(format string, args ...any) {
 	defer d.mu.Unlock()
 	d.endLive()
 	fmt.Fprintf(d.w, format+"\n", args...)
+}
+
+// Notice shows a line that is no part of what a program may read.
+func (d *display) Notice(text string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.endLive()
+	fmt.Fprintf(d.notes, "shoal: %s\n", oneLine(text))
 }
 
 // Link shows the link with which others join, and other ways. A display whose linkDue is set shows nothing before it.

@@ -28,6 +28,7 @@ type nodeFlags struct {
 	listen, announce []string
 	identity         string
 	report, out      string
+	checkpoint       string
 	json             bool
 	child            bool
 	via              []string
@@ -44,6 +45,7 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 	f.StringVar(&n.identity, "identity", "", "`file` with this peer's key, made if missing (default: a new key)")
 	f.StringVar(&n.report, "report", "", "`folder` for the report (default: none)")
 	f.StringVar(&n.out, "out", "", "`folder` for the trained model: model.safetensors and config.json (default: none)")
+	f.StringVar(&n.checkpoint, "checkpoint", "", "`folder` for this peer's parts of checkpoints, every checkpoint.every steps (default: none)")
 	f.BoolVar(&n.json, "json", false, "print the report as JSON on stdout, all else on stderr")
 	f.BoolVar(&n.child, "child", false, "run under testnet: events on stdout, end with stdin")
 	f.Lookup("child").Hidden = true
@@ -52,7 +54,7 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 func (n *nodeFlags) config(a *app) (shoal.Config, error) {
 	return shoal.Config{
 		Memory: int64(n.memory), Cores: n.cores, Kernel: n.kernel,
-		Listen: n.listen, Announce: n.announce, Identity: n.identity, Out: n.out,
+		Listen: n.listen, Announce: n.announce, Identity: n.identity, Out: n.out, Checkpoint: n.checkpoint,
 		Via: n.via, LAN: n.lan,
 		Log: a.logger(),
 	}, nil
@@ -73,14 +75,16 @@ func (a *app) logger() *slog.Logger {
 func (a *app) upCommand() *cobra.Command {
 	var n nodeFlags
 	var peers int
+	var resume bool
 	var o *overrides
 	cmd := &cobra.Command{
 		Use:   "up RUN.yaml",
 		Short: "Start a run and print the link with which others join it",
 		Long: "Start the run that a run file describes (- reads it from stdin), print the link\n" +
 			"with which others join, wait for them, and train.",
-		Example: "  shoal up run.yaml --peers 3",
-		Args:    takes(1, "a run file (`shoal init` prints one)"),
+		Example: "  shoal up run.yaml --peers 3\n" +
+			"  shoal up run.yaml --checkpoint DIR --resume",
+		Args: takes(1, "a run file (`shoal init` prints one)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := n.config(a)
 			if err != nil {
@@ -89,7 +93,7 @@ func (a *app) upCommand() *cobra.Command {
 			if peers < 1 || peers > shoal.MaxPeers {
 				return wrongInput{fmt.Errorf("--peers: %d is not allowed here, use 1 to %d", peers, shoal.MaxPeers)}
 			}
-			cfg.Peers = peers
+			cfg.Peers, cfg.Resume = peers, resume
 			if cfg.RunFile, err = a.readRunFile(args[0]); err != nil {
 				return err
 			}
@@ -104,6 +108,7 @@ func (a *app) upCommand() *cobra.Command {
 	overrideData(o)
 	cmd.Flags().StringSliceVar(&n.via, "via", nil, "`address` of a peer of any run, through which others are to find this one")
 	cmd.Flags().StringVar(&n.lan, "lan", "", "`name` by which all on the local network find this run, and may join")
+	cmd.Flags().BoolVar(&resume, "resume", false, "go on from the newest checkpoint in the folder of --checkpoint, which has the files of all peers")
 	cmd.Flags().IntVar(&peers, "peers", 1, "peers to wait for, this one included")
 	return cmd
 }
@@ -176,8 +181,9 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 		return a.child(ctx, cfg)
 	}
 	d := newDisplay(a.progressTo(n.json))
+	d.notes = a.stderr
 	defer d.Close()
-	cfg.OnWait, cfg.Progress = d.Wait, d.Progress
+	cfg.OnWait, cfg.Progress, cfg.OnNotice = d.Wait, d.Progress, d.Notice
 	cfg.OnLink, d.linkDue = func(link string) { d.Link(link, otherWays(link, cfg.LAN)...) }, cfg.RunFile != nil
 	if err := checkFolder(n.report); err != nil {
 		return err
@@ -206,7 +212,7 @@ func (a *app) child(ctx context.Context, cfg shoal.Config) error {
 		}
 	}()
 	e := testnet.NewEvents(a.stdout)
-	cfg.OnLink, cfg.OnWait, cfg.Progress = e.Link, e.Wait, e.Progress
+	cfg.OnLink, cfg.OnWait, cfg.Progress, cfg.OnNotice = e.Link, e.Wait, e.Progress, e.Notice
 	r, err := shoal.Run(ctx, cfg)
 	if r != nil {
 		return errors.Join(err, e.Report(r))

@@ -30,6 +30,8 @@ func (a *app) testnetCommand() *cobra.Command {
 	f.StringVar(&file, "run", "", "run `file` (default: the one that shoal init prints)")
 	f.StringVar(&report, "report", "shoal-report", "`folder` for the report")
 	f.StringVar(&cfg.Out, "out", "", "`folder` for the trained model: model.safetensors and config.json (default: none)")
+	f.StringVar(&cfg.Checkpoint, "checkpoint", "", "`folder` for the checkpoints of all peers, every checkpoint.every steps (default: none)")
+	f.BoolVar(&cfg.Resume, "resume", false, "go on from the newest checkpoint in the folder of --checkpoint")
 	f.BoolVar(&asJSON, "json", false, "print the report as JSON on stdout, all else on stderr")
 	f.DurationVar(&cfg.Timeout, "timeout", 0, "give up after this time, as in 90s or 10m (default: never)")
 	f.StringVar(&kernel, "kernel", "", "code path of the CPU: avx512, avx2 or generic (default: the best there is)")
@@ -53,8 +55,9 @@ func (a *app) testnetCommand() *cobra.Command {
 			return err
 		}
 		d := newDisplay(a.progressTo(asJSON))
+		d.notes = a.stderr
 		defer d.Close()
-		cfg.OnWait, cfg.Progress = d.Wait, d.Progress
+		cfg.OnWait, cfg.Progress, cfg.OnNotice = d.Wait, d.Progress, d.Notice
 		r, err := testnet.Run(cmd.Context(), cfg)
 		d.Close()
 		if r == nil {
