@@ -105,7 +105,7 @@ func (c *Checkpoint) index(name string) error {
 		return nil
 	}
 	if err := c.open(name); err != nil {
-		return err
+		return fmt.Errorf("a file is damaged: %w", err)
 	}
 	first := c.file.Metadata()
 	for _, t := range c.file.Tensors() {
