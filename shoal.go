@@ -80,6 +80,8 @@ type Config struct {
 	// this peer doesn't keep it.
 	Out string
 
+	// OnSelf is called once, with this peer's id, before it talks to anybody.
+	OnSelf func(peerID string)
 	// OnLink is called once the run can be joined, with the link for others.
 	OnLink func(link string)
 	// OnWait is called as the number of peers in a run that has not begun changes.

@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,7 @@ import (
 	"shoal"
 	"shoal/internal/report"
 	"shoal/peer"
+	"shoal/swarm"
 	"shoal/testnet"
 )
 
@@ -170,6 +173,14 @@ func otherWays(link, lan string) (ways []string) {
 	return ways
 }
 
+// reachable says whether a link has an address that is more than the machine's own.
+func reachable(link string) bool {
+	l, err := peer.ParseLink(link)
+	return err == nil && slices.ContainsFunc(l.Addrs, func(a string) bool {
+		return !strings.HasPrefix(a, "/ip4/127.") && !strings.HasPrefix(a, "/ip6/::1/")
+	})
+}
+
 // node takes part in a run and shows it.
 func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 	if n.child {
@@ -178,7 +189,20 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 	d := newDisplay(a.progressTo(n.json))
 	defer d.Close()
 	cfg.OnWait, cfg.Progress = d.Wait, d.Progress
-	cfg.OnLink, d.linkDue = func(link string) { d.Link(link, otherWays(link, cfg.LAN)...) }, cfg.RunFile != nil
+	d.linkDue = cfg.RunFile != nil
+	var self string
+	cfg.OnSelf = func(id string) {
+		self = "this is peer " + swarm.Short(id)
+		if !d.linkDue {
+			d.Line("%s", self)
+		}
+	}
+	cfg.OnLink = func(link string) {
+		d.Link(link, append(otherWays(link, cfg.LAN), self)...)
+		if cfg.Peers > 1 && len(cfg.Listen)+len(cfg.Announce) == 0 && !reachable(link) {
+			fmt.Fprintln(a.stderr, "shoal: this machine has no network address that others can reach: only processes on this machine can join")
+		}
+	}
 	if err := checkFolder(n.report); err != nil {
 		return err
 	}
@@ -206,7 +230,7 @@ func (a *app) child(ctx context.Context, cfg shoal.Config) error {
 		}
 	}()
 	e := testnet.NewEvents(a.stdout)
-	cfg.OnLink, cfg.OnWait, cfg.Progress = e.Link, e.Wait, e.Progress
+	cfg.OnSelf, cfg.OnLink, cfg.OnWait, cfg.Progress = e.Self, e.Link, e.Wait, e.Progress
 	r, err := shoal.Run(ctx, cfg)
 	if r != nil {
 		return errors.Join(err, e.Report(r))
@@ -214,6 +238,7 @@ func (a *app) child(ctx context.Context, cfg shoal.Config) error {
 	if errors.Is(context.Cause(ctx), errInterrupted) {
 		return errInterrupted
 	}
+	e.Failed(err)
 	return err
 }
 
