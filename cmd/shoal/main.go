@@ -46,7 +46,8 @@ func main() {
 		}
 		os.Exit(exitInterrupted)
 	}()
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	signal.Ignore(syscall.SIGPIPE) // a reader that goes, as head does, is no reason to stop training
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, pipe{os.Stdout}, pipe{os.Stderr}))
 }
 
 // app is what the commands share: the process's streams, and the flags of all of them.
@@ -67,7 +68,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
+	if err == nil || errors.Is(err, errReaderGone) {
 		return exitOK
 	}
 	code := exitFailed

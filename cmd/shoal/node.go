@@ -271,6 +271,7 @@ func (a *app) finish(r *shoal.Report, folder string, asJSON bool) error {
 		text, err := r.JSON()
 		if err == nil {
 			_, err = a.stdout.Write(text)
+			err = unlessGone(err)
 		}
 		if err != nil {
 			err = fmt.Errorf("print the report: %w", err)
@@ -304,5 +305,5 @@ func (a *app) summary(r *shoal.Report, folder string) error {
 		fmt.Fprintf(&b, "report      %s\n", filepath.Join(folder, "report.html"))
 	}
 	_, err := a.stdout.Write(b.Bytes())
-	return err
+	return unlessGone(err)
 }
