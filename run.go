@@ -153,6 +153,9 @@ func (m *member) join(ctx context.Context) error {
 		}
 		cfg.Contact = &swarm.Contact{Peer: link.Peer, Addrs: link.Addrs}
 		b, err := swarm.Describe(ctx, m.host, *cfg.Contact, link.Run, link.Secret)
+		if errors.Is(err, peer.ErrUnreachable) {
+			return fmt.Errorf("%w: is the run over, or a firewall in between?", err)
+		}
 		if err != nil {
 			return err
 		}

@@ -149,3 +149,11 @@ func TestOneLine(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+func TestLinkInQuotes(t *testing.T) {
+	for _, text := range []string{"shoal:abc", " shoal:abc\n", `"shoal:abc"`, "<shoal:abc>", "“shoal:abc”,", "('shoal:abc')."} {
+		if got := bareLink(text); got != "shoal:abc" {
+			t.Errorf("%q is taken for %q", text, got)
+		}
+	}
+}

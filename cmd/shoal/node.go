@@ -131,7 +131,7 @@ func (a *app) joinCommand() *cobra.Command {
 				return err
 			}
 			if n.lan == "" {
-				if cfg.Link = args[0]; cfg.Link == "" {
+				if cfg.Link = bareLink(args[0]); cfg.Link == "" {
 					return wrongInput{errors.New("the link is empty, copy the one that `shoal up` printed")}
 				}
 			}
@@ -159,6 +159,9 @@ func takesLinkUnless(lan *string) cobra.PositionalArgs {
 		return nil
 	}
 }
+
+// bareLink takes off what chat programs, mails and careful people put around a link.
+func bareLink(text string) string { return strings.Trim(text, " \t\r\n\"'`<>()[]“”‘’«».,;") }
 
 // otherWays says how one joins without the link.
 func otherWays(link, lan string) (ways []string) {
