@@ -41,9 +41,9 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.Var(&n.memory, "memory", "memory to offer, as in 512MiB or 4GiB; the share of model and work follows it (default: the machine's)")
 	f.IntVar(&n.cores, "cores", 0, "cores to compute with (default: all)")
-	f.StringVar(&n.kernel, "kernel", "", "code path of the CPU: avx512, avx2 or generic (default: the best there is)")
-	f.StringSliceVar(&n.listen, "listen", nil, "addresses to listen on, host:port or multiaddr (default: all interfaces, any port)")
-	f.StringSliceVar(&n.announce, "announce", nil, "further addresses at which others can dial this peer")
+	f.StringVar(&n.kernel, "kernel", "", "code `path` of the CPU: avx512, avx2 or generic (default: the best there is)")
+	f.StringSliceVar(&n.listen, "listen", nil, "`address` to listen on, host:port or multiaddr (default: all interfaces, any port)")
+	f.StringSliceVar(&n.announce, "announce", nil, "further `address` at which others can dial this peer, host:port")
 	f.StringVar(&n.identity, "identity", "", "`file` with this peer's key, made if missing (default: a new key)")
 	f.StringVar(&n.report, "report", "", "`folder` for the report (default: none)")
 	f.StringVar(&n.out, "out", "", "`folder` for the trained model: model.safetensors and config.json (default: none)")
@@ -82,8 +82,11 @@ func (a *app) upCommand() *cobra.Command {
 		Short: "Start a run and print the link with which others join it",
 		Long: "Start the run that a run file describes (- reads it from stdin), print the link\n" +
 			"with which others join, wait for them, and train.",
-		Example: "  shoal up run.yaml --peers 3",
-		Args:    takes(1, "a run file (`shoal init` prints one)"),
+		Example: "  shoal up run.yaml --peers 3\n" +
+			"  shoal up run.yaml --peers 2 --listen :4001 --announce example.org:4001\n" +
+			"  shoal up run.yaml --report report/ --out model/\n" +
+			"  shoal init | shoal up -",
+		Args: takes(1, "a run file (`shoal init` prints one)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := n.config(a)
 			if err != nil {
@@ -121,7 +124,8 @@ func (a *app) joinCommand() *cobra.Command {
 			"form RUN-ID.SECRET needs the address of a peer to ask, of this run or of any\n" +
 			"other. A run that was started with --lan is found on the local network by its\n" +
 			"name.",
-		Example: "  shoal join shoal:... --memory 4GiB\n" +
+		Example: "  shoal join shoal:...\n" +
+			"  shoal join shoal:... --memory 4GiB --cores 2\n" +
 			"  shoal join 5f0c...9a.c3e1...07 --via 192.0.2.10:4001\n" +
 			"  shoal join --lan digits",
 		Args: takesLinkUnless(&n.lan),
@@ -142,7 +146,7 @@ func (a *app) joinCommand() *cobra.Command {
 	n.add(cmd)
 	cmd.Flags().StringSliceVar(&n.via, "via", nil, "`address` of a peer of any run, host:port or multiaddr, that is asked for the run RUN-ID.SECRET")
 	cmd.Flags().StringVar(&n.lan, "lan", "", "`name` of the run on the local network, instead of a link")
-	cmd.Flags().StringVar(&files, "data", "", "where this machine has the run's files, if it learns from files: mnist:DIR, text:FILE or tokens:FILE (default: they are fetched from other members)")
+	cmd.Flags().StringVar(&files, "data", "", "`where` this machine has the run's files, if it learns from files: mnist:DIR, text:FILE or tokens:FILE (default: they are fetched from other members)")
 	cmd.Flags().StringVar(&cache, "cache", "", "`folder` for files that are fetched, or none (default: shoal/chunks in the user's cache folder)")
 	return cmd
 }
