@@ -1,6 +1,9 @@
 # make test   everything that CI does, and before it what a fresh Debian machine lacks
 # make build  the program, as build/shoal
 # make gen    writes generated files anew
+# make long   the tests that take minutes: the default run, memory of 64 million parameters, many simultaneous starts
+# make dist   archives of the program for linux, darwin and windows, in build/dist
+# make compare   trains one run in each way to share it out, in a minute, and writes docs/strategies.md
 # make numerics  compares ways to sum gradients, in minutes, and writes the table in docs/numerics.md
 
 SHELL := /bin/bash
@@ -22,7 +25,7 @@ define step
 endef
 
 .NOTPARALLEL:
-.PHONY: test build gen numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
+.PHONY: test build gen dist long compare numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
 	check-platforms check-noasm check-interop check-unit check-testnet
 
 test: install-needs check-format check-generated check-vet check-static check-imports check-platforms check-browser \
@@ -34,6 +37,17 @@ build:
 
 gen:
 	for g in $(GENERATORS); do "$$g" || exit 1; done
+
+# Archives to install from: the same bytes from the same commit and Go.
+dist:
+	go run ./scripts/dist
+
+long:
+	go test -count=1 ./cmd/shoal -run 'TestDefaultRun|TestMemoryOf64Million|TestEightStartAtOnce' -long -v -timeout 30m
+
+# Ways to share out a run, compared: the tables and the plot of docs/strategies.md.
+compare: build
+	go run ./scripts/compare --program build/shoal
 
 # Ways to sum gradients, compared: the table in docs/numerics.md.
 numerics:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"time"
 
 	"shoal/fsdp"
@@ -55,7 +56,7 @@ func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 		return nil, err
 	}
 	if m.view, err = m.node.View(ctx); err != nil {
-		return nil, err
+		return nil, m.aboutSelf(err)
 	}
 	if cfg.Out != "" {
 		if m.out, err = newOutput(cfg.Out, m.task.model); err != nil {
@@ -145,6 +146,9 @@ func (m *member) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if m.cfg.OnSelf != nil {
+		m.cfg.OnSelf(m.host.Self())
+	}
 	cfg := swarm.Config{Transport: m.host, Log: m.cfg.Log, Peers: m.cfg.Peers, OnWait: m.cfg.OnWait, Exact: true}
 	if !m.cfg.joins() {
 		link = peer.Link{Peer: m.host.Self(), Addrs: m.host.Addrs(), Run: m.runID, Secret: peer.NewSecret()}
@@ -157,6 +161,9 @@ func (m *member) join(ctx context.Context) error {
 		}
 		cfg.Contact = &swarm.Contact{Peer: link.Peer, Addrs: link.Addrs}
 		b, err := swarm.Describe(ctx, m.host, *cfg.Contact, link.Run, link.Secret)
+		if errors.Is(err, peer.ErrUnreachable) {
+			return fmt.Errorf("%w: is the run over, or a firewall in between?", err)
+		}
 		if err != nil {
 			return err
 		}
@@ -361,9 +368,25 @@ func (m *member) cause(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	if stopped := m.node.Err(); stopped != nil {
-		return stopped
+		err = stopped
 	}
-	return err
+	return m.aboutSelf(err)
+}
+
+// aboutSelf says so if it was this peer that the others lost: that is what its user wants to know, not whom it missed.
+func (m *member) aboutSelf(err error) error {
+	var stopped *swarm.StoppedError
+	if !errors.As(err, &stopped) {
+		return err
+	}
+	self := m.host.Self()
+	silent, limit := m.node.Silence()
+	lost := strings.HasSuffix(stopped.Reason, " was lost") && strings.Contains(stopped.Reason, swarm.Short(self))
+	if !lost && silent <= limit {
+		return err
+	}
+	return &swarm.StoppedError{Peer: self, Rank: m.view.Rank, Local: true,
+		Reason: fmt.Sprintf("this peer was silent for %.0f s, so the others went on without it", max(silent, limit).Seconds())}
 }
 
 // close ends this member's part: it tells the others why, unless the run is over for all.

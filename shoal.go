@@ -90,6 +90,8 @@ type Config struct {
 	// OnNotice is called with a line of text that a person should see: what a run goes on from, or a checkpoint that could
 	// not be saved. It may be called at any time before Run returns.
 	OnNotice func(text string)
+	// OnSelf is called once, with this peer's id, before it talks to anybody.
+	OnSelf func(peerID string)
 	// OnLink is called once the run can be joined, with the link for others.
 	OnLink func(link string)
 	// OnWait is called as the number of peers in a run that has not begun changes.

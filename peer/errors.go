@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/sec"
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
 )
 
 var (
@@ -20,7 +22,7 @@ var (
 	ErrClosed = errors.New("peer: host is closed")
 
 	// ErrUnreachable is wrapped by Open when no address of the peer could be dialled.
-	ErrUnreachable = errors.New("peer can't be reached")
+	ErrUnreachable = errors.New("it can't be reached")
 
 	// ErrWrongPeer is wrapped by Open, besides ErrUnreachable, when another peer answered at one of the addresses.
 	ErrWrongPeer = errors.New("another peer answers there")
@@ -32,11 +34,11 @@ var (
 	ErrPortInUse = errors.New("port is in use; choose another one to listen on, or end the program that has it")
 )
 
-const maxCauses = 8 // addresses that a dial error lists
+const maxCauses = 4 // addresses that a dial error lists
 
 // dialError puts libp2p's report, a tree with a line per address, on one line.
 func dialError(ctx context.Context, id peer.ID, tried []ma.Multiaddr, err error) error {
-	return dialErrorOf(ctx, "peer "+id.String(), tried, err)
+	return dialErrorOf(ctx, "peer "+short(id), tried, err)
 }
 
 // dialErrorOf is dialError for somebody whose id is not known.
@@ -67,11 +69,16 @@ func dialErrorOf(ctx context.Context, who string, tried []ma.Multiaddr, err erro
 	return fmt.Errorf("dial %s: %w (%s): %s", who, head, list(tried), cause(err))
 }
 
-// causes is "address: why; address, address: why".
+// causes is "address: why; address, address: why". The other machine's loopback addresses tell nothing if there are more.
 func causes(report *swarm.DialError) string {
 	var order []string
 	where := map[string][]ma.Multiaddr{}
-	for _, e := range report.DialErrors {
+	elsewhere := func(e swarm.TransportError) bool { return !manet.IsIPLoopback(e.Address) }
+	all := report.DialErrors
+	if slices.ContainsFunc(all, elsewhere) {
+		all = slices.DeleteFunc(slices.Clone(all), func(e swarm.TransportError) bool { return !elsewhere(e) })
+	}
+	for _, e := range all {
 		why := cause(e.Cause)
 		if where[why] == nil {
 			order = append(order, why)
@@ -116,7 +123,7 @@ func cause(err error) string {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &wrong):
-		return "peer " + wrong.Actual.String() + " is there instead"
+		return "peer " + short(wrong.Actual) + " is there instead"
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded),
 		errors.As(err, &timeout) && timeout.Timeout():
 		return "no answer"
@@ -129,7 +136,11 @@ func cause(err error) string {
 	case errors.As(err, &errno):
 		return errno.Error()
 	}
-	return oneLine(err.Error())
+	text := oneLine(err.Error())
+	if strings.Contains(text, "INTERNAL_ERROR (local)") { // QUIC's word for an error of the system, which stands at the end
+		text = text[strings.LastIndex(text, ": ")+1:]
+	}
+	return strings.TrimSpace(text)
 }
 
 // CheckListen says what is wrong with an entry of Config.Listen, if anything.
@@ -175,5 +186,5 @@ func oneLine(s string) string {
 // short is the end of a peer id: all Ed25519 ids begin alike.
 func short(id peer.ID) string {
 	s := id.String()
-	return "..." + s[max(0, len(s)-8):]
+	return "…" + s[max(0, len(s)-8):]
 }

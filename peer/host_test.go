@@ -18,6 +18,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/libp2p/go-libp2p/p2p/net/swarm"
+	ma "github.com/multiformats/go-multiaddr"
 )
 
 const testProto = "/shoal/test/1"
@@ -370,7 +373,7 @@ func TestWrongPeer(t *testing.T) {
 			b := newTestHost(t, Config{Listen: []string{addr}})
 			other := newTestHost(t, Config{})
 			_, err := a.Open(testContext(t), other.Self(), b.Addrs(), testProto)
-			refuse(t, err, ErrWrongPeer, other.Self(), b.Self())
+			refuse(t, err, ErrWrongPeer, tail(other), tail(b))
 			refuse(t, err, ErrUnreachable)
 		})
 	}
@@ -382,7 +385,7 @@ func TestUnreachable(t *testing.T) {
 	b.Close()
 	_, err := a.Open(testContext(t), b.Self(), addrs, testProto)
 	port := addrs[0][strings.LastIndex(addrs[0], "/")+1:]
-	refuse(t, err, ErrUnreachable, b.Self(), "127.0.0.1:"+port+"/tcp", "refused")
+	refuse(t, err, ErrUnreachable, tail(b), "127.0.0.1:"+port+"/tcp", "refused")
 
 	_, err = a.Open(testContext(t), newTestHost(t, Config{}).Self(), nil, testProto)
 	refuse(t, err, ErrUnreachable, "no address")
@@ -427,7 +430,7 @@ func TestOpenObeysContext(t *testing.T) {
 	defer cancel()
 	begin := time.Now()
 	_, err := a.Open(ctx, b.Self(), []string{addr}, testProto)
-	refuse(t, err, context.DeadlineExceeded, b.Self(), "no answer")
+	refuse(t, err, context.DeadlineExceeded, tail(b), "no answer")
 	refuse(t, err, ErrUnreachable)
 
 	ctx, cancel = context.WithCancel(testContext(t))
@@ -575,4 +578,21 @@ func TestValidate(t *testing.T) {
 	}
 	_, err := New(testContext(t), Config{MaxPeers: mostPeers + 1})
 	refuse(t, err, nil, "MaxPeers")
+}
+
+// tail is the end of a host's id, which messages show.
+func tail(h *Host) string { return "…" + h.Self()[len(h.Self())-8:] }
+
+func TestCausesForPeople(t *testing.T) {
+	report := &swarm.DialError{}
+	for _, e := range []struct{ addr, why string }{
+		{"/ip4/127.0.0.1/tcp/4001", "connect: connection refused"},
+		{"/ip4/192.0.2.2/udp/4001/quic-v1", "INTERNAL_ERROR (local): write udp4 0.0.0.0:1->192.0.2.2:4001: sendmsg: network is unreachable"},
+		{"/ip4/192.0.2.2/tcp/4001", "network is unreachable"},
+	} {
+		report.DialErrors = append(report.DialErrors, swarm.TransportError{Address: ma.StringCast(e.addr), Cause: errors.New(e.why)})
+	}
+	if got := causes(report); got != "192.0.2.2:4001/quic, 192.0.2.2:4001/tcp: network is unreachable" {
+		t.Errorf("causes are %q", got)
+	}
 }

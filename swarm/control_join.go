@@ -74,7 +74,7 @@ func unexpected(m *wire.Control) error {
 func request(ctx context.Context, t Transport, to Contact, m *wire.Control) (*wire.Control, error) {
 	conn, err := t.Open(ctx, to.Peer, to.Addrs, wire.ControlProtocol)
 	if err != nil {
-		return nil, fmt.Errorf("ask peer %s about the run: %w", to.Peer, err)
+		return nil, fmt.Errorf("ask about the run: %w", err)
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
@@ -83,7 +83,7 @@ func request(ctx context.Context, t Transport, to Contact, m *wire.Control) (*wi
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, fmt.Errorf("ask peer %s about the run: %w", to.Peer, err)
+		return nil, fmt.Errorf("ask peer %s about the run: %w", Short(to.Peer), err)
 	case answer.Kind == wire.ControlRefused:
 		return nil, &RefusedError{Reason: answer.Reason}
 	}

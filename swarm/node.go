@@ -1,6 +1,7 @@
 package swarm
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -64,6 +65,9 @@ type Config struct {
 	Timing  member.Timing // in ticks; default member.LAN()
 }
 
+// Short is a peer id as people see it, here and in every message of this package.
+func Short(peer string) string { return member.Short(peer) }
+
 // RefusedError says why the run doesn't take this peer in.
 type RefusedError struct{ Reason string }
 
@@ -122,10 +126,11 @@ type Node struct {
 	closed   bool
 	change   chan struct{} // closed and replaced when anything below changes
 	view     *View
-	entries  []Entry // not yet returned by Next
-	fence    uint64  // of the attempt that the caller is in
-	done     bool    // Done was returned or waits in entries
-	err      error   // StoppedError, or why the node can't go on
+	entries  []Entry       // not yet returned by Next
+	fence    uint64        // of the attempt that the caller is in
+	done     bool          // Done was returned or waits in entries
+	err      error         // StoppedError, or why the node can't go on
+	stopped  time.Duration // the longest time in which the process did not run
 	exchange *exchange
 }
 
@@ -310,6 +315,13 @@ func (n *Node) Err() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.err
+}
+
+// Silence is the longest time in which this process did not run, and that after which a silent member is lost.
+func (n *Node) Silence() (longest, limit time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.stopped, time.Duration(cmp.Or(n.cfg.Timing.Suspect, member.LAN().Suspect)) * n.cfg.Tick
 }
 
 // Status tells the log's state.

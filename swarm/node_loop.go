@@ -37,6 +37,7 @@ func (n *Node) loop() {
 // (PROTOCOL.md 14).
 func (n *Node) tick(since time.Duration) {
 	if since > maxGap*n.cfg.Tick {
+		n.update(func() { n.stopped = max(n.stopped, since) })
 		for len(n.inbox) > 0 {
 			n.core.Step(<-n.inbox)
 		}

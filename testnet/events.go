@@ -2,22 +2,33 @@ package testnet
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
 	"shoal"
+	"shoal/swarm"
 )
 
 // event is what a child tells: one of the fields.
 type event struct {
+	Self   string        `json:"self,omitempty"`
 	Link   string        `json:"link,omitempty"`
 	Wait   *waitEvent    `json:"wait,omitempty"`
 	Step   *stepEvent    `json:"step,omitempty"`
 	Report *shoal.Report `json:"report,omitempty"`
 	Notice string        `json:"notice,omitempty"`
+	Blame  *blameEvent   `json:"blame,omitempty"`
+}
+
+// blameEvent says which peer ended the run, as others saw it.
+type blameEvent struct {
+	Peer string `json:"peer"` // its id
+	What string `json:"what"` // what became of it: "was lost"
 }
 
 type waitEvent struct {
@@ -45,6 +56,22 @@ type Events struct {
 
 // NewEvents writes to w.
 func NewEvents(w io.Writer) *Events { return &Events{out: json.NewEncoder(w)} }
+
+// Self tells the child's peer id.
+func (e *Events) Self(peerID string) { _ = e.tell(event{Self: peerID}) }
+
+// Failed tells who ended the run, if err says so.
+func (e *Events) Failed(err error) {
+	var stopped *swarm.StoppedError
+	if !errors.As(err, &stopped) || stopped.Peer == "" {
+		return
+	}
+	what := "was lost: " + stopped.Reason
+	if _, rest, ok := strings.Cut(stopped.Reason, fmt.Sprintf(" (rank %d) ", stopped.Rank)); ok && !stopped.Local {
+		what = rest
+	}
+	_ = e.tell(event{Blame: &blameEvent{stopped.Peer, what}})
+}
 
 // Link tells the link by which others can join.
 func (e *Events) Link(link string) { _ = e.tell(event{Link: link}) }

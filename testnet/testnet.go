@@ -61,7 +61,7 @@ func Run(ctx context.Context, cfg Config) (*shoal.Report, error) {
 	if cfg.Verbose != nil {
 		cfg.Verbose = &lockedWriter{w: cfg.Verbose}
 	}
-	n := &network{cfg: cfg, link: make(chan string, 1), reports: make([]*shoal.Report, cfg.Peers), gone: make(chan *process, cfg.Peers)}
+	n := &network{cfg: cfg, link: make(chan string, 1), reports: make([]*shoal.Report, cfg.Peers), ids: map[string]int{}, gone: make(chan *process, cfg.Peers)}
 	defer n.stop()
 	if err := n.run(ctx, file); err != nil {
 		return nil, err
@@ -81,6 +81,8 @@ type network struct {
 	mu      sync.Mutex
 	reports []*shoal.Report // by peer; nil until told
 	late    error           // what a process complained of after its report
+	ids     map[string]int  // processes by their peer ids, from 0
+	blamed  []blameEvent    // in the order told
 }
 
 // run starts all peers and returns when all are done, or one has failed.
@@ -159,11 +161,16 @@ func (n *network) start(args ...string) error {
 
 // told takes an event of process i. The first peer speaks for the run.
 func (n *network) told(i int, e event) {
-	if e.Report != nil {
-		n.mu.Lock()
+	n.mu.Lock()
+	switch {
+	case e.Report != nil:
 		n.reports[i] = e.Report
-		n.mu.Unlock()
+	case e.Self != "":
+		n.ids[e.Self] = i
+	case e.Blame != nil:
+		n.blamed = append(n.blamed, *e.Blame)
 	}
+	n.mu.Unlock()
 	if i != 0 {
 		return
 	}
@@ -188,11 +195,15 @@ func (n *network) report(p *process) *shoal.Report {
 	return n.reports[p.peer-1]
 }
 
-// failed ends the other processes and says what went wrong. A process that died suddenly is the cause, even if another
-// one noticed it, complained and ended first.
+// failed ends the other processes and says what went wrong. The cause is a process that died suddenly, or else the one
+// that others blame, even if they noticed it, complained and ended first.
 func (n *network) failed(p *process) error {
+	blamed := n.fault() // not what they say of one another when they are ended
 	n.stop()
 	cause, sudden := p.failure()
+	if blamed != nil && !sudden {
+		cause = blamed
+	}
 	if cause == nil {
 		cause = fmt.Errorf("testnet: peer %d (pid %d) ended before the run was done", p.peer, p.cmd.Process.Pid)
 	}
@@ -202,6 +213,18 @@ func (n *network) failed(p *process) error {
 		}
 	}
 	return cause
+}
+
+// fault is what the processes say of the one that ended the run, or nil.
+func (n *network) fault() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, b := range n.blamed {
+		if i, ok := n.ids[b.Peer]; ok {
+			return fmt.Errorf("testnet: peer %d (pid %d) %s", i+1, n.processes[i].cmd.Process.Pid, b.What)
+		}
+	}
+	return nil
 }
 
 // stop ends all processes and waits for them. It may be called twice.

@@ -46,7 +46,8 @@ func main() {
 		}
 		os.Exit(exitInterrupted)
 	}()
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	signal.Ignore(syscall.SIGPIPE) // a reader that goes, as head does, is no reason to stop training
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, pipe{os.Stdout}, pipe{os.Stderr}))
 }
 
 // app is what the commands share: the process's streams, and the flags of all of them.
@@ -67,7 +68,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
+	if err == nil || errors.Is(err, errReaderGone) {
 		return exitOK
 	}
 	code := exitFailed
@@ -112,11 +113,12 @@ func (a *app) root() *cobra.Command {
 		Example: "  shoal testnet                        all of it on this machine\n" +
 			"  shoal init > run.yaml                a run file to start from\n" +
 			"  shoal up run.yaml --peers 3          start a run; prints a link\n" +
-			"  shoal join LINK                      join it from another terminal or machine",
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
-		Args:              cobra.ArbitraryArgs,
+			"  shoal join LINK                      join it from another terminal or machine\n" +
+			"  shoal join LINK --memory 4GiB        its share follows its memory\n" +
+			"  source <(shoal completion bash)      let bash complete it; so do zsh and fish",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return wrongInput{fmt.Errorf("unknown command %q, see `shoal help`", args[0])}
@@ -127,7 +129,7 @@ func (a *app) root() *cobra.Command {
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
+	root.SetUsageTemplate(usage)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return wrongInput{fmt.Errorf("%w, see `%s --help`", badFlag(err), cmd.CommandPath())}
 	})
@@ -140,6 +142,32 @@ func (a *app) root() *cobra.Command {
 	})
 	return root
 }
+
+// usage is the text behind a command's description: examples first.
+const usage = `{{if .HasExample}}Examples:
+{{.Example}}
+
+{{end}}Usage:
+  {{if .HasAvailableSubCommands}}{{.CommandPath}} COMMAND{{else}}{{.UseLine}}{{end}}
+{{- if .HasAvailableSubCommands}}
+
+Commands:
+{{- range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
+
+shoal help COMMAND tells the flags of a command.
+{{- end}}
+{{- if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}
+{{- end}}
+{{- if .HasAvailableInheritedFlags}}
+
+With every command:
+{{.InheritedFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}
+{{- end}}
+`
 
 // takes refuses any other number of arguments than n.
 func takes(n int, what string) cobra.PositionalArgs {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -103,7 +104,9 @@ func TestPlainCommands(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "Usage:"},
+		{nil, "Usage:\n  shoal COMMAND\n"},
+		{nil, "\n  completion "},
+		{[]string{"completion", "bash"}, "complete"},
 		{[]string{"help"}, "testnet"},
 		{[]string{"help", "up"}, "--peers"},
 		{[]string{"join", "--help"}, "--memory"},
@@ -118,7 +121,7 @@ func TestPlainCommands(t *testing.T) {
 			t.Errorf("%q: %q is not in %q", tc.args, tc.want, stdout.String())
 		}
 		for line := range strings.Lines(stdout.String()) {
-			if len(line) > 81 && len(tc.args) > 0 && tc.args[0] != "init" {
+			if len(line) > 81 && len(tc.args) > 0 && tc.args[0] != "init" && tc.args[0] != "completion" {
 				t.Errorf("%q: a line of %d columns: %q", tc.args, len(line), line)
 			}
 		}
@@ -147,5 +150,27 @@ func TestInterrupted(t *testing.T) {
 func TestOneLine(t *testing.T) {
 	if got, want := oneLine("a\n\tb\r\n\nc\x1b[31m"), "a; b; c [31m"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestLinkInQuotes(t *testing.T) {
+	for _, text := range []string{"shoal:abc", " shoal:abc\n", `"shoal:abc"`, "<shoal:abc>", "“shoal:abc”,", "('shoal:abc')."} {
+		if got := bareLink(text); got != "shoal:abc" {
+			t.Errorf("%q is taken for %q", text, got)
+		}
+	}
+}
+
+// Each command begins its help with examples.
+func TestHelpHasExamplesFirst(t *testing.T) {
+	root := (&app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}).root()
+	for _, cmd := range append(root.Commands(), root) {
+		if cmd.Name() == "version" || cmd.Name() == "help" || cmd.Name() == "completion" {
+			continue
+		}
+		text := cmd.UsageString()
+		if !strings.HasPrefix(text, "Examples:\n  shoal ") || !strings.Contains(text, "\n\nUsage:\n  shoal ") {
+			t.Errorf("%s: %q", cmd.Name(), text)
+		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,7 @@ import (
 	"shoal"
 	"shoal/internal/report"
 	"shoal/peer"
+	"shoal/swarm"
 	"shoal/testnet"
 )
 
@@ -39,9 +42,9 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.Var(&n.memory, "memory", "memory to offer, as in 512MiB or 4GiB; the share of model and work follows it (default: the machine's)")
 	f.IntVar(&n.cores, "cores", 0, "cores to compute with (default: all)")
-	f.StringVar(&n.kernel, "kernel", "", "code path of the CPU: avx512, avx2 or generic (default: the best there is)")
-	f.StringSliceVar(&n.listen, "listen", nil, "addresses to listen on, host:port or multiaddr (default: all interfaces, any port)")
-	f.StringSliceVar(&n.announce, "announce", nil, "further addresses at which others can dial this peer")
+	f.StringVar(&n.kernel, "kernel", "", "code `path` of the CPU: avx512, avx2 or generic (default: the best there is)")
+	f.StringSliceVar(&n.listen, "listen", nil, "`address` to listen on, host:port or multiaddr (default: all interfaces, any port)")
+	f.StringSliceVar(&n.announce, "announce", nil, "further `address` at which others can dial this peer, host:port")
 	f.StringVar(&n.identity, "identity", "", "`file` with this peer's key, made if missing (default: a new key)")
 	f.StringVar(&n.report, "report", "", "`folder` for the report (default: none)")
 	f.StringVar(&n.out, "out", "", "`folder` for the trained model: model.safetensors and config.json (default: none)")
@@ -83,7 +86,10 @@ func (a *app) upCommand() *cobra.Command {
 		Long: "Start the run that a run file describes (- reads it from stdin), print the link\n" +
 			"with which others join, wait for them, and train.",
 		Example: "  shoal up run.yaml --peers 3\n" +
-			"  shoal up run.yaml --checkpoint DIR --resume",
+			"  shoal up run.yaml --peers 2 --listen :4001 --announce example.org:4001\n" +
+			"  shoal up run.yaml --report report/ --out model/\n" +
+			"  shoal up run.yaml --checkpoint kept/ --resume\n" +
+			"  shoal init | shoal up -",
 		Args: takes(1, "a run file (`shoal init` prints one)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := n.config(a)
@@ -123,7 +129,8 @@ func (a *app) joinCommand() *cobra.Command {
 			"form RUN-ID.SECRET needs the address of a peer to ask, of this run or of any\n" +
 			"other. A run that was started with --lan is found on the local network by its\n" +
 			"name.",
-		Example: "  shoal join shoal:... --memory 4GiB\n" +
+		Example: "  shoal join shoal:...\n" +
+			"  shoal join shoal:... --memory 4GiB --cores 2\n" +
 			"  shoal join 5f0c...9a.c3e1...07 --via 192.0.2.10:4001\n" +
 			"  shoal join --lan digits",
 		Args: takesLinkUnless(&n.lan),
@@ -133,7 +140,7 @@ func (a *app) joinCommand() *cobra.Command {
 				return err
 			}
 			if n.lan == "" {
-				if cfg.Link = args[0]; cfg.Link == "" {
+				if cfg.Link = bareLink(args[0]); cfg.Link == "" {
 					return wrongInput{errors.New("the link is empty, copy the one that `shoal up` printed")}
 				}
 			}
@@ -144,7 +151,7 @@ func (a *app) joinCommand() *cobra.Command {
 	n.add(cmd)
 	cmd.Flags().StringSliceVar(&n.via, "via", nil, "`address` of a peer of any run, host:port or multiaddr, that is asked for the run RUN-ID.SECRET")
 	cmd.Flags().StringVar(&n.lan, "lan", "", "`name` of the run on the local network, instead of a link")
-	cmd.Flags().StringVar(&files, "data", "", "where this machine has the run's files, if it learns from files: mnist:DIR, text:FILE or tokens:FILE (default: they are fetched from other members)")
+	cmd.Flags().StringVar(&files, "data", "", "`where` this machine has the run's files, if it learns from files: mnist:DIR, text:FILE or tokens:FILE (default: they are fetched from other members)")
 	cmd.Flags().StringVar(&cache, "cache", "", "`folder` for files that are fetched, or none (default: shoal/chunks in the user's cache folder)")
 	return cmd
 }
@@ -162,6 +169,9 @@ func takesLinkUnless(lan *string) cobra.PositionalArgs {
 	}
 }
 
+// bareLink takes off what chat programs, mails and careful people put around a link.
+func bareLink(text string) string { return strings.Trim(text, " \t\r\n\"'`<>()[]“”‘’«».,;") }
+
 // otherWays says how one joins without the link.
 func otherWays(link, lan string) (ways []string) {
 	l, err := peer.ParseLink(link)
@@ -175,6 +185,14 @@ func otherWays(link, lan string) (ways []string) {
 	return ways
 }
 
+// reachable says whether a link has an address that is more than the machine's own.
+func reachable(link string) bool {
+	l, err := peer.ParseLink(link)
+	return err == nil && slices.ContainsFunc(l.Addrs, func(a string) bool {
+		return !strings.HasPrefix(a, "/ip4/127.") && !strings.HasPrefix(a, "/ip6/::1/")
+	})
+}
+
 // node takes part in a run and shows it.
 func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 	if n.child {
@@ -184,7 +202,20 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 	d.notes = a.stderr
 	defer d.Close()
 	cfg.OnWait, cfg.Progress, cfg.OnNotice = d.Wait, d.Progress, d.Notice
-	cfg.OnLink, d.linkDue = func(link string) { d.Link(link, otherWays(link, cfg.LAN)...) }, cfg.RunFile != nil
+	d.linkDue = cfg.RunFile != nil
+	var self string
+	cfg.OnSelf = func(id string) {
+		self = "this is peer " + swarm.Short(id)
+		if !d.linkDue {
+			d.Line("%s", self)
+		}
+	}
+	cfg.OnLink = func(link string) {
+		d.Link(link, append(otherWays(link, cfg.LAN), self)...)
+		if cfg.Peers > 1 && len(cfg.Listen)+len(cfg.Announce) == 0 && !reachable(link) {
+			fmt.Fprintln(a.stderr, "shoal: this machine has no network address that others can reach: only processes on this machine can join")
+		}
+	}
 	if err := checkFolder(n.report); err != nil {
 		return err
 	}
@@ -212,7 +243,7 @@ func (a *app) child(ctx context.Context, cfg shoal.Config) error {
 		}
 	}()
 	e := testnet.NewEvents(a.stdout)
-	cfg.OnLink, cfg.OnWait, cfg.Progress, cfg.OnNotice = e.Link, e.Wait, e.Progress, e.Notice
+	cfg.OnSelf, cfg.OnLink, cfg.OnWait, cfg.Progress, cfg.OnNotice = e.Self, e.Link, e.Wait, e.Progress, e.Notice
 	r, err := shoal.Run(ctx, cfg)
 	if r != nil {
 		return errors.Join(err, e.Report(r))
@@ -220,6 +251,7 @@ func (a *app) child(ctx context.Context, cfg shoal.Config) error {
 	if errors.Is(context.Cause(ctx), errInterrupted) {
 		return errInterrupted
 	}
+	e.Failed(err)
 	return err
 }
 
@@ -252,6 +284,7 @@ func (a *app) finish(r *shoal.Report, folder string, asJSON bool) error {
 		text, err := r.JSON()
 		if err == nil {
 			_, err = a.stdout.Write(text)
+			err = unlessGone(err)
 		}
 		if err != nil {
 			err = fmt.Errorf("print the report: %w", err)
@@ -285,5 +318,5 @@ func (a *app) summary(r *shoal.Report, folder string) error {
 		fmt.Fprintf(&b, "report      %s\n", filepath.Join(folder, "report.html"))
 	}
 	_, err := a.stdout.Write(b.Bytes())
-	return err
+	return unlessGone(err)
 }

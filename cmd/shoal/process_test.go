@@ -397,7 +397,7 @@ func TestWrongLinks(t *testing.T) {
 	}{
 		{"link of another run", func(l *peer.Link) { l.Run = strings.Repeat("0", len(l.Run)) }, "run"},
 		{"wrong secret", func(l *peer.Link) { l.Secret = peer.NewSecret() }, "secret"},
-		{"nobody there", func(l *peer.Link) { l.Addrs = []string{"/ip4/127.0.0.1/tcp/1"} }, ""},
+		{"nobody there", func(l *peer.Link) { l.Addrs = []string{"/ip4/127.0.0.1/tcp/1"} }, "refused): is the run over, or a firewall in between?"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			link := good

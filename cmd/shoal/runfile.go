@@ -71,7 +71,7 @@ func override[T any](o *overrides, name, help string, register func(name string,
 
 // overrideData adds the flag that sets data.source and, after a colon, data.path.
 func overrideData(o *overrides) {
-	override(o, "data", "data.source of the run file, with the path of its files: digits, mnist:DIR, text:FILE or tokens:FILE",
+	override(o, "data", "data.`source` of the run file, with the path of its files: digits, mnist:DIR, text:FILE or tokens:FILE",
 		o.cmd.Flags().String, func(r *shoal.RunFile, v string) {
 			source, path, _ := strings.Cut(v, ":")
 			r.SetSource(source)
@@ -82,7 +82,7 @@ func overrideData(o *overrides) {
 func addOverrides(cmd *cobra.Command) *overrides {
 	o, f := &overrides{cmd: cmd}, cmd.Flags()
 	overrideData(o)
-	override(o, "model", "model.type of the run file", f.String, func(r *shoal.RunFile, v string) { r.SetModel(v) })
+	override(o, "model", "model.`type` of the run file: vit or gpt", f.String, func(r *shoal.RunFile, v string) { r.SetModel(v) })
 	override(o, "steps", "train.steps of the run file; a longer train.warmup is cut to it", f.Int, func(r *shoal.RunFile, v int) {
 		r.Train.Steps, r.Train.Warmup = v, min(r.Train.Warmup, v)
 	})
@@ -90,12 +90,12 @@ func addOverrides(cmd *cobra.Command) *overrides {
 		r.Train.Batch, r.Train.Microbatch = v, min(r.Train.Microbatch, v)
 	})
 	override(o, "seed", "train.seed of the run file", f.Uint64, func(r *shoal.RunFile, v uint64) { r.Train.Seed = v })
-	override(o, "strategy", "mesh.strategy of the run file: fsdp or ddp", f.String, func(r *shoal.RunFile, v string) { r.Mesh.Strategy = v })
-	override(o, "reshard", "mesh.reshard of the run file: true or false", f.Bool, func(r *shoal.RunFile, v bool) { r.Mesh.Reshard = v })
+	override(o, "strategy", "mesh.`strategy` of the run file: fsdp, zero2, zero1 or ddp", f.String, func(r *shoal.RunFile, v string) { r.Mesh.Strategy = v })
+	override(o, "reshard", "mesh.reshard of the run file: `true` or false", f.Bool, func(r *shoal.RunFile, v bool) { r.Mesh.Reshard = v })
 	f.Lookup("reshard").NoOptDefVal = "" // a value is needed
-	override(o, "recompute", "mesh.recompute of the run file: auto, always or never", f.String, func(r *shoal.RunFile, v string) { r.Mesh.Recompute = v })
-	override(o, "checkpoint-every", "checkpoint.every of the run file: steps from one checkpoint to the next", f.Int, func(r *shoal.RunFile, v int) { r.Checkpoint.Every = v })
-	override(o, "packing", "wire.packing of the run file: auto, on or off", f.String, func(r *shoal.RunFile, v string) { r.Wire.Packing = v })
+	override(o, "recompute", "mesh.`recompute` of the run file: auto, always or never", f.String, func(r *shoal.RunFile, v string) { r.Mesh.Recompute = v })
+	override(o, "packing", "wire.`packing` of the run file: auto, on or off", f.String, func(r *shoal.RunFile, v string) { r.Wire.Packing = v })
+	override(o, "checkpoint-every", "checkpoint.every of the run file: `steps` from one checkpoint to the next", f.Int, func(r *shoal.RunFile, v int) { r.Checkpoint.Every = v })
 	return o
 }
 

@@ -17,7 +17,7 @@ func knownWidth(reported int) int {
 
 // terminal is the width of the terminal behind w, or 0 if w is none.
 func terminal(w io.Writer) int {
-	f, ok := w.(*os.File)
+	f, ok := w.(interface{ Fd() uintptr })
 	if !ok || os.Getenv("TERM") == "dumb" {
 		return 0
 	}

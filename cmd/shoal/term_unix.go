@@ -2,7 +2,13 @@
 
 package main
 
-import "golang.org/x/sys/unix"
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+func brokenPipe(err error) bool { return errors.Is(err, unix.EPIPE) }
 
 // columns is the width of the terminal that fd is, or 0 if it is none.
 func columns(fd uintptr) int {

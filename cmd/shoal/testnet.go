@@ -21,20 +21,22 @@ func (a *app) testnetCommand() *cobra.Command {
 			"the run, the others join it by its link. Flags that name a key of the run file\n" +
 			"override it.",
 		Example: "  shoal testnet\n" +
-			"  shoal testnet --peers 3 --weights 4,2,1 --strategy fsdp --steps 100",
+			"  shoal testnet --peers 3 --weights 4,2,1 --steps 100\n" +
+			"  shoal testnet --strategy ddp --report ddp-report\n" +
+			"  shoal testnet --run run.yaml --json > report.json",
 		Args: takes(0, ""),
 	}
 	f := cmd.Flags()
 	f.IntVar(&cfg.Peers, "peers", 4, "number of processes")
-	f.IntSliceVar(&cfg.Weights, "weights", nil, "memory that each peer offers, relative to the others, as in 4,2,1,1")
+	f.IntSliceVar(&cfg.Weights, "weights", nil, "memory that each peer offers, relative to the others, as in `4,2,1,1`")
 	f.StringVar(&file, "run", "", "run `file` (default: the one that shoal init prints)")
 	f.StringVar(&report, "report", "shoal-report", "`folder` for the report")
 	f.StringVar(&cfg.Out, "out", "", "`folder` for the trained model: model.safetensors and config.json (default: none)")
 	f.StringVar(&cfg.Checkpoint, "checkpoint", "", "`folder` for the checkpoints of all peers, every checkpoint.every steps (default: none)")
 	f.BoolVar(&cfg.Resume, "resume", false, "go on from the newest checkpoint in the folder of --checkpoint")
 	f.BoolVar(&asJSON, "json", false, "print the report as JSON on stdout, all else on stderr")
-	f.DurationVar(&cfg.Timeout, "timeout", 0, "give up after this time, as in 90s or 10m (default: never)")
-	f.StringVar(&kernel, "kernel", "", "code path of the CPU: avx512, avx2 or generic (default: the best there is)")
+	f.DurationVar(&cfg.Timeout, "timeout", 0, "give up after this `time`, as in 90s or 10m (default: never)")
+	f.StringVar(&kernel, "kernel", "", "code `path` of the CPU: avx512, avx2 or generic (default: the best there is)")
 	o := addOverrides(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if len(cfg.Weights) > 0 && !f.Changed("peers") {

@@ -13,8 +13,8 @@ func (a *app) sampleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sample DIR",
 		Short: "Continue a text with a trained language model",
-		Long: "Continue a text with the language model of bytes that `up --out DIR`, `join --out DIR`\n" +
-			"or `testnet --out DIR` wrote. The same seed gives the same text.",
+		Long: "Continue a text with the language model of bytes that `up --out DIR`,\n" +
+			"`join --out DIR` or `testnet --out DIR` wrote. The same seed gives the same text.",
 		Example: "  shoal sample model/ --prompt 'To be' --tokens 200",
 		Args:    takes(1, "the folder of a trained model"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,8 +61,8 @@ func (a *app) evalCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&cfg.Files, "data", "", "where this machine has the run's files, if it learned from files: mnist:DIR, text:FILE or tokens:FILE")
+	cmd.Flags().StringVar(&cfg.Files, "data", "", "`where` this machine has the run's files, if it learned from files: mnist:DIR, text:FILE or tokens:FILE")
 	cmd.Flags().IntVar(&cfg.Cores, "cores", 0, "cores to compute with (default: all)")
-	cmd.Flags().StringVar(&cfg.Kernel, "kernel", "", "code path of the CPU: avx512, avx2 or generic (default: the best there is)")
+	cmd.Flags().StringVar(&cfg.Kernel, "kernel", "", "code `path` of the CPU: avx512, avx2 or generic (default: the best there is)")
 	return cmd
 }

@@ -7,8 +7,7 @@ import (
 	"runtime/debug"
 )
 
-// Version is the version in one word: the module's version if it was built as one, else the commit ("+dirty" if files
-// were changed), else "dev". Nothing changes it.
+// Version is that of this build, see Of. Nothing changes it.
 var Version = read()
 
 func read() string {
@@ -16,10 +15,12 @@ func read() string {
 	if !ok {
 		return "dev"
 	}
-	return fromBuild(info)
+	return Of(info)
 }
 
-func fromBuild(info *debug.BuildInfo) string {
+// Of is the version of a build in one word: the module's version if it was built as one, which has the commit unless it
+// was tagged, else the commit ("+dirty" if files were changed), else "dev".
+func Of(info *debug.BuildInfo) string {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestFromBuild(t *testing.T) {
+func TestOf(t *testing.T) {
 	commit := debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef0123"}
 	dirty := debug.BuildSetting{Key: "vcs.modified", Value: "true"}
 	for _, tc := range []struct {
@@ -19,7 +19,7 @@ func TestFromBuild(t *testing.T) {
 		{"no checkout", "(devel)", nil, "dev"},
 	} {
 		info := &debug.BuildInfo{Main: debug.Module{Version: tc.module}, Settings: tc.settings}
-		if got := fromBuild(info); got != tc.want {
+		if got := Of(info); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
 	}

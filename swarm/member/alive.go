@@ -120,7 +120,7 @@ func (c *Core) lostContact(missing []Member) Stopped {
 	slices.SortFunc(missing, func(a, b Member) int { return c.order(a) - c.order(b) })
 	var names []string
 	for _, m := range missing {
-		names = append(names, c.st.name(m.ID))
+		names = append(names, c.st.place(m.ID))
 	}
 	s.Peer, s.Rank = missing[0].Peer, c.st.rank(missing[0].ID)
 	s.Reason = fmt.Sprintf("lost contact with %s: without them the run's log has no quorum", strings.Join(names, ", "))

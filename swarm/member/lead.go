@@ -138,7 +138,7 @@ func (c *Core) departure(m Member) string {
 		why = p.leaving
 		if why == "" && c.lost(p) {
 			c.cfg.Log.Debug("a member is lost", "peer", m.Peer, "silent", c.tick-p.heard, "down since", p.down, "tick", c.tick)
-			return c.st.name(m.ID) + " was lost"
+			return c.st.place(m.ID) + " was lost"
 		}
 	}
 	if why == "" {

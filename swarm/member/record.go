@@ -3,6 +3,7 @@ package member
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"shoal/swarm/wire"
@@ -17,7 +18,28 @@ type Member struct {
 }
 
 // Short is the end of the peer id, enough for a person to tell peers apart.
-func (m Member) Short() string { return m.Peer[max(0, len(m.Peer)-8):] }
+func (m Member) Short() string { return Short(m.Peer) }
+
+// Short is a peer id as people see it: its end, since all begin alike.
+func Short(peer string) string {
+	const tail = 8
+	if len(peer) <= tail {
+		return peer
+	}
+	return "…" + peer[len(peer)-tail:]
+}
+
+// host is where m was last known to be, for people: an address that isn't the machine's own, or "".
+func (m Member) host() string {
+	for _, a := range m.Addrs {
+		part := strings.Split(a, "/") // "/ip4/192.0.2.7/tcp/4001"
+		if len(part) > 2 && slices.Contains([]string{"ip4", "ip6", "dns", "dns4", "dns6"}, part[1]) &&
+			!strings.HasPrefix(part[2], "127.") && part[2] != "::1" {
+			return part[2]
+		}
+	}
+	return ""
+}
 
 // ValidID says whether Raft has no meaning of its own for id.
 func ValidID(id uint64) bool { return id != 0 && id < 1<<64-16 }

@@ -3,6 +3,7 @@ package member
 import (
 	"bytes"
 	"reflect"
+	"strings"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -91,4 +92,22 @@ func FuzzRaftMessage(f *testing.F) {
 		c.Step(&Message{Kind: wire.ControlRaft, From: 1, To: 2, Body: b}) // may end the run, may not panic
 		c.Tick()
 	})
+}
+
+func TestWhereAMemberWas(t *testing.T) {
+	for addrs, want := range map[string]string{
+		"":                                    "",
+		"/ip4/127.0.0.1/tcp/1 /ip6/::1/tcp/1": "",
+		"/ip4/127.0.0.1/tcp/1 /ip4/192.0.2.7/udp/4001/quic-v1": "192.0.2.7",
+		"/dns/example.org/tcp/4001":                            "example.org",
+		"nonsense /memory/x /ip4":                              "",
+	} {
+		if got := (Member{Addrs: strings.Fields(addrs)}).host(); got != want {
+			t.Errorf("%q: %q, want %q", addrs, got, want)
+		}
+	}
+	s := state{Members: []Member{{ID: 7, Peer: "12D3KooWBozdJuNw", Addrs: []string{"/ip4/192.0.2.7/tcp/1"}}}, ViewIDs: []uint64{3, 7}}
+	if got := s.place(7); got != "peer …BozdJuNw (rank 1) at 192.0.2.7" {
+		t.Errorf("a member is called %q", got)
+	}
 }

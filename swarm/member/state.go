@@ -63,6 +63,15 @@ func (s *state) name(id uint64) string {
 	}
 }
 
+// place is name, with the address where a member was that doesn't answer any more.
+func (s *state) place(id uint64) string {
+	m, _ := s.find(id)
+	if at := m.host(); at != "" {
+		return s.name(id) + " at " + at
+	}
+	return s.name(id)
+}
+
 // refuse says in one line why m can't become a member, or "".
 func (s *state) refuse(m Member) string {
 	if err := m.check(); err != nil {
