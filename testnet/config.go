@@ -77,8 +77,13 @@ func (c *Config) Validate() error {
 	if c.Timeout < 0 {
 		return wrong("timeout", "%v is not allowed here, use 0 or more, as in 90s or 10m", c.Timeout)
 	}
-	if c.Resume && c.Checkpoint == "" {
+	switch every := c.RunFile.Checkpoint.Every; {
+	case c.Resume && c.Checkpoint == "":
 		return wrong("resume", "give the folder of the checkpoints too, as --checkpoint DIR")
+	case c.Checkpoint != "" && every == 0 && !c.Resume:
+		return wrong("checkpoint", "nothing would be saved, since checkpoint.every of the run file is 0")
+	case c.Checkpoint == "" && every > 0:
+		return wrong("checkpoint", "the run saves its state every %d steps (checkpoint.every of its run file): give a folder", every)
 	}
 	if err := shoal.CheckKernel(c.Kernel); err != nil {
 		return wrong("kernel", "%w", err)

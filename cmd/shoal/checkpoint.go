@@ -17,7 +17,10 @@ func (a *app) checkpointCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "checkpoint",
 		Short: "List, verify or export the checkpoints in a folder",
-		Args:  cobra.ArbitraryArgs,
+		Example: "  shoal checkpoint list kept/\n" +
+			"  shoal checkpoint verify kept/\n" +
+			"  shoal checkpoint export kept/ --out model/",
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return wrongInput{fmt.Errorf("unknown command %q, see `shoal help checkpoint`", args[0])}
@@ -33,9 +36,10 @@ const aCheckpointFolder = "the folder of --checkpoint"
 
 func (a *app) checkpointList() *cobra.Command {
 	return &cobra.Command{
-		Use:   "list DIR",
-		Short: "List the checkpoints in a folder, oldest first",
-		Args:  takes(1, aCheckpointFolder),
+		Use:     "list DIR",
+		Example: "  shoal checkpoint list kept/",
+		Short:   "List the checkpoints in a folder, oldest first",
+		Args:    takes(1, aCheckpointFolder),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := checkpoints(args[0])
 			if err != nil {
@@ -72,9 +76,10 @@ func checkpoints(dir string) ([]shoal.Checkpoint, error) {
 
 func (a *app) checkpointVerify() *cobra.Command {
 	return &cobra.Command{
-		Use:   "verify DIR",
-		Short: "Compare every file of every checkpoint with its hash",
-		Args:  takes(1, aCheckpointFolder),
+		Use:     "verify DIR",
+		Example: "  shoal checkpoint verify kept/",
+		Short:   "Compare every file of every checkpoint with its hash",
+		Args:    takes(1, aCheckpointFolder),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := checkpoints(args[0])
 			if err != nil {
@@ -102,8 +107,9 @@ func (a *app) checkpointVerify() *cobra.Command {
 func (a *app) checkpointExport() *cobra.Command {
 	var out, step string
 	cmd := &cobra.Command{
-		Use:   "export DIR --out FOLDER",
-		Short: "Write a checkpoint's model as model.safetensors and config.json",
+		Use:     "export DIR --out FOLDER",
+		Example: "  shoal checkpoint export kept/ --out model/ --step 200",
+		Short:   "Write a checkpoint's model as model.safetensors and config.json",
 		Long: "Write a checkpoint's model as model.safetensors and config.json, as `up --out`\n" +
 			"does at the end of a run: `sample` and `eval` take it.",
 		Args: takes(1, aCheckpointFolder),
