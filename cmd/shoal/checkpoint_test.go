@@ -93,7 +93,7 @@ func TestKilledWhileSaving(t *testing.T) {
 			t.Errorf("stderr is %q, want %q in it", stderr, says)
 		}
 	}
-	if code != exitOK || !strings.Contains(stdout, want) {
+	if says := fmt.Sprintf("resumed     from the checkpoint of step %d;", partial-5); code != exitOK || !strings.Contains(stdout, want) || !strings.Contains(stdout, says) {
 		t.Errorf("exit code %d, output %s, want the state hash %s", code, stdout, want)
 	}
 }

@@ -312,6 +312,9 @@ func (a *app) summary(r *shoal.Report, folder string) error {
 	if e := r.Eval; e != nil {
 		fmt.Fprintf(&b, "accuracy    %.2f%% on held-out samples, loss %.4f\n", 100*e.Accuracy, float64(e.Loss))
 	}
+	if r.ResumedStep > 0 {
+		fmt.Fprintf(&b, "resumed     from the checkpoint of step %d; times, bytes and samples are those since then\n", r.ResumedStep)
+	}
 	fmt.Fprintf(&b, "time        %.1f s, %.0f samples/s\n", r.WallSeconds, r.SamplesPerSecond)
 	fmt.Fprintf(&b, "state hash  %s\n", r.StateHash)
 	if folder != "" {
