@@ -84,6 +84,9 @@ type Config struct {
 	OnSelf func(peerID string)
 	// OnLink is called once the run can be joined, with the link for others.
 	OnLink func(link string)
+	// OnNotice is called at most once, before the run begins, with what a user must know of its result: that it depends on
+	// the peers (precision.reduce: fp32 or bf16).
+	OnNotice func(text string)
 	// OnWait is called as the number of peers in a run that has not begun changes.
 	OnWait func(have, want int)
 	// Progress is called after each step, and when what follows the last one begins; one call at a time.

@@ -197,7 +197,12 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 	defer d.Close()
 	cfg.OnWait, cfg.Progress = d.Wait, d.Progress
 	d.linkDue = cfg.RunFile != nil
-	var self string
+	var self, notice string
+	cfg.OnNotice = func(text string) {
+		if notice = text; !d.linkDue {
+			d.Line("%s", text)
+		}
+	}
 	cfg.OnSelf = func(id string) {
 		self = "this is peer " + swarm.Short(id)
 		if !d.linkDue {
@@ -205,7 +210,11 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 		}
 	}
 	cfg.OnLink = func(link string) {
-		d.Link(link, append(otherWays(link, cfg.LAN), self)...)
+		more := append(otherWays(link, cfg.LAN), self)
+		if notice != "" {
+			more = append(more, notice)
+		}
+		d.Link(link, more...)
 		if cfg.Peers > 1 && len(cfg.Listen)+len(cfg.Announce) == 0 && !reachable(link) {
 			fmt.Fprintln(a.stderr, "shoal: this machine has no network address that others can reach: only processes on this machine can join")
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shoal"
+	"shoal/fsdp"
 	"shoal/internal/runfile"
 	"shoal/testnet"
 )
@@ -57,6 +58,9 @@ func (a *app) testnetCommand() *cobra.Command {
 		d := newDisplay(a.progressTo(asJSON))
 		defer d.Close()
 		cfg.OnWait, cfg.Progress = d.Wait, d.Progress
+		if notice := fsdp.Format(run.Precision.Reduce).Warning(); notice != "" {
+			d.Line("%s", notice)
+		}
 		r, err := testnet.Run(cmd.Context(), cfg)
 		d.Close()
 		if r == nil {
