@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -61,7 +62,7 @@ func (m *member) openCheckpoints(ctx context.Context) error {
 		return &ConfigError{"checkpoint", err}
 	}
 	for _, step := range swept {
-		m.notice("the checkpoint of step %d in %s was not finished and is removed", step, dir)
+		m.notice(slog.LevelInfo, "the checkpoint of step %d in %s was not finished and is removed", step, dir)
 	}
 	entries, err := checkpoint.List(dir)
 	if err != nil {
@@ -69,7 +70,7 @@ func (m *member) openCheckpoints(ctx context.Context) error {
 	}
 	switch {
 	case len(entries) == 0 && m.cfg.Resume:
-		m.notice("there is no checkpoint in %s: the run begins afresh", dir)
+		m.notice(slog.LevelInfo, "there is no checkpoint in %s: the run begins afresh", dir)
 		return nil
 	case len(entries) == 0:
 		return nil
@@ -129,13 +130,13 @@ func (m *member) choose(ctx context.Context, entries []checkpoint.Entry) error {
 				}
 			}
 			m.checkpoint, m.task.resume = c, &resumePoint{c.Hash, c.Manifest.Position}
-			m.notice("going on from the checkpoint of step %d in %s", c.Step, m.cfg.Checkpoint)
+			m.notice(slog.LevelInfo, "going on from the checkpoint of step %d in %s", c.Step, m.cfg.Checkpoint)
 			return nil
 		}
 		if c != nil {
 			c.Close()
 		}
-		m.notice("the checkpoint of step %d can't be used: %v", e.Step, err)
+		m.notice(slog.LevelWarn, "the checkpoint of step %d can't be used: %v", e.Step, err)
 		failed = append(failed, err)
 	}
 	return &ConfigError{"checkpoint", fmt.Errorf("no checkpoint in %s can be used, the newest because %w", m.cfg.Checkpoint, failed[0])}
@@ -183,7 +184,7 @@ func (m *member) saving(cfg *fsdp.Config) error {
 	cfg.SaveEvery = m.task.run.Checkpoint.Every
 	if cfg.SaveEvery > 0 {
 		cfg.Saver = &checkpoint.Saver{Dir: m.cfg.Checkpoint, Run: m.task.saved(m.runID), Keep: m.task.run.Checkpoint.Keep,
-			Notice: func(text string) { m.notice("%s", text) }}
+			Notice: func(text string) { m.notice(slog.LevelWarn, "%s", text) }}
 	}
 	c := m.checkpoint
 	if c == nil {
@@ -198,9 +199,9 @@ func (m *member) saving(cfg *fsdp.Config) error {
 }
 
 // notice tells a person something.
-func (m *member) notice(format string, args ...any) {
+func (m *member) notice(level slog.Level, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	m.cfg.Log.Info(text)
+	m.cfg.Log.Log(context.Background(), level, text)
 	if m.cfg.OnNotice != nil {
 		m.cfg.OnNotice(text)
 	}

@@ -142,7 +142,7 @@ func TestResumeAtAnySize(t *testing.T) {
 		{four, 3, 10, func(i int, c *Config) {
 			c.Memory <<= i
 			if i == 0 {
-				c.RunFile.Mesh.Strategy, c.RunFile.Wire.Packing = "zero2", "off"
+				c.RunFile.Mesh.Strategy, c.RunFile.Mesh.Wrap, c.RunFile.Wire.Packing = "zero2", "layers:2", "off"
 			}
 		}},
 		{four, 7, 10, nil},
@@ -211,7 +211,6 @@ func TestWhoseCheckpoints(t *testing.T) {
 	fails(t, config(func(c *Config) {}), dir, "up to step 10", "--resume")
 	for _, resume := range []bool{false, true} {
 		fails(t, config(func(c *Config) { c.RunFile.Train.LR, c.Resume = 1e-3, resume }), "another run", "train.lr: 0.002")
-		fails(t, config(func(c *Config) { c.RunFile.Mesh.Wrap, c.Resume = "layers:2", resume }), "another run")
 	}
 	fails(t, config(func(c *Config) { c.Checkpoint = "" }), "checkpoint: ", "every 10 steps")
 	fails(t, config(func(c *Config) { c.RunFile.Checkpoint.Every = 0 }), "checkpoint: nothing would be saved")

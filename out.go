@@ -91,8 +91,10 @@ func (o *output) write(t *task, runID, stateHash string) error {
 	if o.err != nil {
 		return o.err
 	}
-	m := t.run.Model
-	c := modelConfig{ModelType: m.Type, RunFile: string(runfile.Marshal(t.run)), RunID: runID, StateHash: stateHash}
+	run := t.run
+	run.Data.Path = "" // of this machine, nobody else's business
+	m := run.Model
+	c := modelConfig{ModelType: m.Type, RunFile: string(runfile.Marshal(run)), RunID: runID, StateHash: stateHash}
 	if m.Type == "gpt" {
 		c.ModelType, c.Activation, c.Tied = "gpt2", "gelu_new", true
 		c.VocabSize, c.Positions, c.Width, c.Layers, c.Heads = m.Vocab, m.Context, m.Dim, m.Depth, m.Heads

@@ -76,11 +76,11 @@ func newTaskFrom(ctx context.Context, run RunFile, cfg Config, fetch openFetcher
 	if t.frozen, err = fsdp.FrozenBy(run.Train.Frozen); err != nil {
 		return nil, err
 	}
+	t.trained = t.hash(strings.Join(run.Result(), "\n"))
 	if t.model, err = fsdp.Wrap(run.Mesh.Wrap).Apply(t.model); err != nil {
 		return nil, err
 	}
 	t.fingerprint = t.hash(string(run.Canonical()))
-	t.trained = t.hash(strings.Join(run.Result(), "\n"))
 	return t, nil
 }
 

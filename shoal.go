@@ -87,13 +87,14 @@ type Config struct {
 	// files of all peers then; without one it begins afresh. Peers that join need no such word.
 	Resume bool
 
-	// OnNotice is called with a line of text that a person should see: what a run goes on from, or a checkpoint that could
-	// not be saved. It may be called at any time before Run returns.
-	OnNotice func(text string)
 	// OnSelf is called once, with this peer's id, before it talks to anybody.
 	OnSelf func(peerID string)
 	// OnLink is called once the run can be joined, with the link for others.
 	OnLink func(link string)
+	// OnNotice is called with each line that a user must see: that the result depends on the peers (precision.reduce: fp32
+	// or bf16), what a run goes on from, that a checkpoint could not be saved. It may be called at any time before Run
+	// returns, once at a time.
+	OnNotice func(text string)
 	// OnWait is called as the number of peers in a run that has not begun changes.
 	OnWait func(have, want int)
 	// Progress is called after each step, and when what follows the last one begins; one call at a time.

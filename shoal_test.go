@@ -144,6 +144,7 @@ func TestOneRunOneHash(t *testing.T) {
 		{"ddp", 2, mesh(func(m *runfile.Mesh) { m.Strategy = "ddp" })},
 		{"zero1", 2, mesh(func(m *runfile.Mesh) { m.Strategy = "zero1" })},
 		{"zero2", 3, mesh(func(m *runfile.Mesh) { m.Strategy = "zero2" })},
+		{"wrap", 3, mesh(func(m *runfile.Mesh) { m.Wrap = "layers:2" })},
 		{"reshard false", 2, mesh(func(m *runfile.Mesh) { m.Reshard = false })},
 		{"recompute always", 2, mesh(func(m *runfile.Mesh) { m.Recompute = "always" })},
 		{"recompute never", 2, mesh(func(m *runfile.Mesh) { m.Recompute = "never" })},

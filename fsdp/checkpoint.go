@@ -2,6 +2,8 @@ package fsdp
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"shoal/kernel"
 )
@@ -17,7 +19,7 @@ type Position struct {
 	Step      int      `json:"step"`       // committed steps, which is also the number of the next one
 	Updates   int      `json:"updates"`    // of the parameters
 	Bad       int      `json:"bad"`        // steps in a row, up to here, without an update
-	Exponents []int16  `json:"exponents"`  // of the next step's sums, by tensor
+	Exponents []int16  `json:"exponents"`  // of the next step's sums, in the order of the tensors' names
 	StateHash string   `json:"state_hash"` // of the parameters
 }
 
@@ -188,6 +190,34 @@ func (p *UnitPart) Values(i int, s State, f func(first int, data []byte) error) 
 	return nil
 }
 
+// byName orders what is in the order of the layout's tensors by their names: a checkpoint doesn't depend on how a model is
+// wrapped. fromName is its inverse.
+func (l *Layout) byName(exps []int16) []int16 {
+	out := make([]int16, 0, len(exps))
+	for _, t := range l.names() {
+		out = append(out, exps[t])
+	}
+	return out
+}
+
+func (l *Layout) fromName(exps []int16) []int16 {
+	out := make([]int16, len(exps))
+	for i, t := range l.names() {
+		out[t] = exps[i]
+	}
+	return out
+}
+
+// names lists the tensors by name.
+func (l *Layout) names() []int {
+	order := make([]int, len(l.Tensors))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(l.Tensors[a], l.Tensors[b]) })
+	return order
+}
+
 // saved is what becomes of the checkpoint at p that the members were asked for, if they were.
 func (d *Decider) saved(p Position, members []ready) *Saved {
 	s := &Saved{Position: p}
@@ -208,6 +238,7 @@ func (d *Decider) saved(p Position, members []ready) *Saved {
 	if !asked {
 		return nil
 	}
+	s.Position.Exponents = d.Layout.byName(p.Exponents)
 	if s.Failed == "" && d.Manifest != nil {
 		var err error
 		if s.Manifest, err = d.Manifest(s); err != nil {

@@ -133,7 +133,7 @@ func (d *Decider) format() format { return newFormat(&d.Hyper, d.Layout, nil) }
 func (d *Decider) next(prev *Outcome) (step, attempt, updates, bad int, exps []int16) {
 	switch {
 	case prev == nil && d.Start != nil:
-		return d.Start.Step, 0, d.Start.Updates, d.Start.Bad, d.Start.Exponents
+		return d.Start.Step, 0, d.Start.Updates, d.Start.Bad, d.Layout.fromName(d.Start.Exponents)
 	case prev == nil:
 		exps = make([]int16, len(d.Layout.Tensors))
 		for i := range exps {

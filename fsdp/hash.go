@@ -8,7 +8,7 @@ import (
 )
 
 // The state hash is a Merkle tree over the float32 master parameters, so that each owner hashes its own part and nobody
-// needs the whole model. Per unit, and apart for its trained and its frozen elements: leaf = SHA-256(0x00 || up to 256 elements, little-endian), inner = SHA-256(0x01 ||
+// needs the whole model. Per unit of the model (however Wrap joins them), and apart for trained and frozen elements: leaf = SHA-256(0x00 || up to 256 elements, little-endian), inner = SHA-256(0x01 ||
 // left || right), the odd last node of a level is carried up unchanged. The state hash is SHA-256(0x02 || the roots in
 // order).
 

@@ -6,7 +6,8 @@ import (
 	"shoal/model"
 )
 
-// Granule is the number of elements at whose multiples a unit is cut among owners. It is also a leaf of the state hash.
+// Granule is the number of elements at whose multiples a unit is cut among owners, counted from the beginning of each of
+// the model's own units that it was made of. It is also a leaf of the state hash.
 const Granule = 256
 
 // Layout maps every parameter to a place in its unit's flat vector, and every element of it to an owner. It is the only
@@ -27,7 +28,12 @@ type UnitLayout struct {
 	Spans      []Span // one per tensor, ascending, without gaps
 	Cuts       []int  // rank r owns [Cuts[r], Cuts[r+1]) of the trained elements ...
 	FrozenCuts []int  // ... and [FrozenCuts[r], FrozenCuts[r+1]) of the frozen ones
+
+	trained, frozen []segment // by the model's own units, of which Wrap may have joined several
 }
+
+// segment is a piece of a unit's flat vector.
+type segment struct{ off, n int }
 
 // Owned is the number of elements that rank owns.
 func (u *UnitLayout) Owned(rank int) int {
@@ -48,27 +54,17 @@ func NewLayout(m model.Model, weights []int64, frozen func(name string) bool) *L
 	l := &Layout{}
 	ids := map[string]int{}
 	trained, still := newCutter(weights), newCutter(weights)
-	for _, u := range m.Units() {
+	for i, u := range m.Units() {
 		ul := UnitLayout{Name: u.Name}
-		for _, part := range []bool{false, true} {
-			for _, p := range u.Params {
-				if (frozen != nil && frozen(p.Name)) != part {
-					continue
-				}
-				ids[p.Name] = len(l.Tensors)
-				ul.Spans = append(ul.Spans, Span{Tensor: len(l.Tensors), Off: ul.Len, N: p.Len(), Param: p, Frozen: part})
-				l.Tensors = append(l.Tensors, p.Name)
-				ul.Len += p.Len()
-			}
-			if !part {
-				ul.Trained = ul.Len
-			}
+		for _, part := range ownUnits(m, i, u.Params) {
+			ul.trained = append(ul.trained, l.lay(&ul, ids, part, frozen, false))
 		}
-		ul.Cuts = trained.cut(ul.Trained)
-		ul.FrozenCuts = still.cut(ul.Len - ul.Trained)
-		for r := range ul.FrozenCuts {
-			ul.FrozenCuts[r] += ul.Trained
+		ul.Trained = ul.Len
+		for _, part := range ownUnits(m, i, u.Params) {
+			ul.frozen = append(ul.frozen, l.lay(&ul, ids, part, frozen, true))
 		}
+		ul.Cuts = trained.cut(ul.trained)
+		ul.FrozenCuts = still.cut(ul.frozen)
 		l.Units = append(l.Units, ul)
 	}
 	uses := make([]int, len(l.Tensors))
@@ -82,6 +78,22 @@ func NewLayout(m model.Model, weights []int64, frozen func(name string) bool) *L
 		l.stages = append(l.stages, t)
 	}
 	return l
+}
+
+// lay appends those of the parameters that are frozen, or those that aren't, to the unit.
+func (l *Layout) lay(u *UnitLayout, ids map[string]int, params []model.Param, frozen func(string) bool, want bool) segment {
+	s := segment{off: u.Len}
+	for _, p := range params {
+		if (frozen != nil && frozen(p.Name)) != want {
+			continue
+		}
+		ids[p.Name] = len(l.Tensors)
+		u.Spans = append(u.Spans, Span{Tensor: len(l.Tensors), Off: u.Len, N: p.Len(), Param: p, Frozen: want})
+		l.Tensors = append(l.Tensors, p.Name)
+		u.Len += p.Len()
+		s.n += p.Len()
+	}
+	return s
 }
 
 // Parameters is the number of elements of the whole model.
@@ -102,11 +114,18 @@ func (l *Layout) Owned(rank int) int {
 	return n
 }
 
-// vector is the trained or the frozen part of a unit: what the state hash has a tree for.
+// vector is the trained or the frozen part of one of the model's own units, so that wrapping doesn't matter: what the
+// state hash has a tree for.
 type vector struct {
-	unit   int
-	off, n int // in the unit
-	cuts   []int
+	segment
+	unit int
+	cuts []int // of the unit
+}
+
+// owned is the part [lo, hi) of the unit that lies in the vector and belongs to rank.
+func (v *vector) owned(rank int) (lo, hi int) {
+	within := func(x int) int { return min(max(x, v.off), v.off+v.n) }
+	return within(v.cuts[rank]), within(v.cuts[rank+1])
 }
 
 // vectors lists the parts of all units, without empty ones but for a unit that has nothing at all.
@@ -114,11 +133,13 @@ func (l *Layout) vectors() []vector {
 	var list []vector
 	for i := range l.Units {
 		u := &l.Units[i]
-		if u.Trained > 0 || u.Len == 0 {
-			list = append(list, vector{i, 0, u.Trained, u.Cuts})
-		}
-		if u.Trained < u.Len {
-			list = append(list, vector{i, u.Trained, u.Len - u.Trained, u.FrozenCuts})
+		for j := range u.trained {
+			if u.trained[j].n > 0 || u.frozen[j].n == 0 {
+				list = append(list, vector{u.trained[j], i, u.Cuts})
+			}
+			if u.frozen[j].n > 0 {
+				list = append(list, vector{u.frozen[j], i, u.FrozenCuts})
+			}
 		}
 	}
 	return list
@@ -154,19 +175,35 @@ func newCutter(weights []int64) *cutter {
 	return c
 }
 
-// cut divides n elements: rank r gets [cuts[r], cuts[r+1]), which may be empty.
-func (c *cutter) cut(n int) []int {
+// cut divides segments that follow one another: rank r gets [cuts[r], cuts[r+1]), which may be empty.
+func (c *cutter) cut(list []segment) []int {
+	first, n := list[0].off, 0
+	for _, s := range list {
+		n += s.n
+	}
 	c.sum += n
 	cuts := make([]int, len(c.weights)+1)
+	cuts[0] = first
 	var before uint64
 	for r, w := range c.weights[:len(c.weights)-1] {
 		before += uint64(w)
 		due := scale(uint64(c.sum), before, c.total) - c.given[r+1]
-		cuts[r+1] = min(n, max(cuts[r], roundTo(due, Granule)))
-		c.given[r+1] += cuts[r+1]
+		cuts[r+1] = max(cuts[r], nearest(list, first+due))
+		c.given[r+1] += cuts[r+1] - first
 	}
-	cuts[len(c.weights)] = n
+	cuts[len(c.weights)] = first + n
 	return cuts
+}
+
+// nearest is the place nearest to at where the segments may be cut.
+func nearest(list []segment, at int) int {
+	for _, s := range list {
+		if at < s.off+s.n {
+			return s.off + min(s.n, roundTo(at-s.off, Granule))
+		}
+	}
+	last := list[len(list)-1]
+	return last.off + last.n
 }
 
 // scale is n*a/b, rounded down, without overflow for a <= b.

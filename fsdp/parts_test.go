@@ -61,7 +61,7 @@ func TestCut(t *testing.T) {
 		{0, []int64{1, 1}, []int{0, 0, 0}},
 		{2560, []int64{8, 1, 1}, []int{0, 2048, 2304, 2560}},
 	} {
-		if got := newCutter(c.weights).cut(c.n); !slices.Equal(got, c.want) {
+		if got := newCutter(c.weights).cut([]segment{{0, c.n}}); !slices.Equal(got, c.want) {
 			t.Errorf("cut(%d, %v) = %v, want %v", c.n, c.weights, got, c.want)
 		}
 	}
@@ -79,7 +79,7 @@ func TestSharesFollowWeights(t *testing.T) {
 		for u := range 30 {
 			n := 1000 + 700*u%1900
 			sum += n
-			cuts := c.cut(n)
+			cuts := c.cut([]segment{{0, n}})
 			for r := range weights {
 				if cuts[r] > cuts[r+1] || cuts[r+1] > n || cuts[r+1]%Granule != 0 && cuts[r+1] != n {
 					t.Fatalf("weights %v: cuts %v of %d", weights, cuts, n)
@@ -124,7 +124,9 @@ func TestHashTree(t *testing.T) {
 		empty := sha256.Sum256(nil)
 		want := sha256.Sum256(slices.Concat([]byte{2}, level[0], empty[:]))
 		for _, weights := range [][]int64{{1}, {1, 1}, {1, 1, 1}, {5, 1, 1}, {1, 2, 3, 4, 5}} {
-			l := &Layout{Units: []UnitLayout{{Name: "a", Len: n, Cuts: newCutter(weights).cut(n)}, {Name: "b", Cuts: newCutter(weights).cut(0)}}}
+			all, none := []segment{{0, n}}, []segment{{0, 0}}
+			l := &Layout{Units: []UnitLayout{{Name: "a", Len: n, Cuts: newCutter(weights).cut(all), trained: all, frozen: none},
+				{Name: "b", Cuts: newCutter(weights).cut(none), trained: none, frozen: none}}}
 			var covers [][][]Node
 			for r := range weights {
 				lo, hi := l.Units[0].Cuts[r], l.Units[0].Cuts[r+1]

@@ -350,7 +350,7 @@ func (e *Engine) hash() error {
 	e.cover = make([][]Node, len(vectors))
 	for i, v := range vectors {
 		u := e.units[v.unit]
-		lo, hi := v.cuts[e.rank], v.cuts[e.rank+1]
+		lo, hi := v.owned(e.rank)
 		if lo == hi {
 			continue
 		}

@@ -45,10 +45,11 @@ func (w Wrap) Apply(m model.Model) (model.Model, error) {
 		return m, nil
 	}
 	units := m.Units()
-	g := &grouped{Model: m, units: units[:1:1], of: make([]int, len(units))}
+	g := &grouped{Model: m, units: units[:1:1], of: make([]int, len(units)), sizes: [][]int{{len(units[0].Params)}}}
 	for i := 1; i < len(units); {
 		group := model.Unit{Name: units[i].Name}
 		size, first := 0, i
+		var sizes []int
 		for ; i < len(units); i++ {
 			n := unitBytes(units[i])
 			if i > first && (layers > 0 && i-first == layers || bytes > 0 && size+n > bytes) {
@@ -56,12 +57,13 @@ func (w Wrap) Apply(m model.Model) (model.Model, error) {
 			}
 			size += n
 			group.Params = append(group.Params, units[i].Params...)
+			sizes = append(sizes, len(units[i].Params))
 			g.of[i] = len(g.units)
 		}
 		if i-1 > first {
 			group.Name += ".." + units[i-1].Name
 		}
-		g.units = append(g.units, group)
+		g.units, g.sizes = append(g.units, group), append(g.sizes, sizes)
 	}
 	return g, nil
 }
@@ -78,7 +80,22 @@ func unitBytes(u model.Unit) int {
 type grouped struct {
 	model.Model
 	units []model.Unit
-	of    []int // the group of each unit of Model
+	of    []int   // the group of each unit of Model
+	sizes [][]int // per group: the number of parameters of each unit of Model in it
+}
+
+// ownUnits divides the parameters of unit i of m by the model's own units, as they were before Apply.
+func ownUnits(m model.Model, i int, params []model.Param) [][]model.Param {
+	g, ok := m.(*grouped)
+	if !ok {
+		return [][]model.Param{params}
+	}
+	var parts [][]model.Param
+	for _, n := range g.sizes[i] {
+		parts = append(parts, params[:n])
+		params = params[n:]
+	}
+	return parts
 }
 
 func (g *grouped) Units() []model.Unit { return g.units }

@@ -51,20 +51,28 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// TestWrapTrainsTheSame: grouping moves no loss; the hash has other leaves, but is the same for any number of peers.
+// TestWrapTrainsTheSame: grouping moves neither a loss nor the hash, with any members, strategy and frozen parameters.
 func TestWrapTrainsTheSame(t *testing.T) {
-	plain := base(t).mustRun(t)[0]
-	s := base(t)
-	var err error
-	if s.model, err = Wrap("layers:2").Apply(s.model); err != nil {
-		t.Fatal(err)
+	for _, frozen := range []func(string) bool{nil, freezeBlocks} {
+		s := base(t)
+		s.frozen = frozen
+		want := s.mustRun(t)[0]
+		for _, wrap := range []Wrap{"layers:2", "layers:3", "bytes:1000000"} {
+			for _, weights := range [][]int64{{1}, {2, 1, 1}, {1, 1, 1, 1, 1}} {
+				for _, strategy := range []Strategy{FSDP, DDP} {
+					w := s
+					w.weights, w.strategy = weights, strategy
+					var err error
+					if w.model, err = wrap.Apply(s.model); err != nil {
+						t.Fatal(err)
+					}
+					for _, got := range w.mustRun(t) {
+						same(t, want, got)
+					}
+				}
+			}
+		}
 	}
-	want := s.mustRun(t)[0]
-	if !slices.Equal(want.Losses, plain.Losses) {
-		t.Errorf("losses %v, without wrapping %v", want.Losses, plain.Losses)
-	}
-	s.weights = []int64{2, 1, 1}
-	same(t, want, s.mustRun(t)[0])
 }
 
 func TestFrozenPatterns(t *testing.T) {

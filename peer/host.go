@@ -136,11 +136,11 @@ func (h *Host) open(ctx context.Context, id peer.ID, addrs []ma.Multiaddr, proto
 	}
 	s, err := conn.NewStream(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("open stream to peer %s: %w", id, singleLine{err})
+		return nil, fmt.Errorf("open stream to peer %s: %w", short(id), singleLine{err})
 	}
 	if err := negotiate(ctx, s, proto); err != nil {
 		s.Reset()
-		return nil, fmt.Errorf("open stream to peer %s: %w", id, err)
+		return nil, fmt.Errorf("open stream to peer %s: %w", short(id), err)
 	}
 	return s, nil
 }

@@ -87,14 +87,14 @@ func TestKilledWhileSaving(t *testing.T) {
 	want := hashOf(t, file)
 	dir, partial := killedWhileSaving(t, file)
 	code, stdout, stderr := command(t, "testnet", "--run", file, "--peers", "2", "--checkpoint", dir, "--resume", "--report", t.TempDir())
-	for _, says := range []string{fmt.Sprintf("shoal: the checkpoint of step %d in %s was not finished and is removed\n", partial, dir),
-		fmt.Sprintf("shoal: going on from the checkpoint of step %d in %s\n", partial-5, dir)} {
-		if !strings.Contains(stderr, says) {
-			t.Errorf("stderr is %q, want %q in it", stderr, says)
+	for _, says := range []string{fmt.Sprintf("the checkpoint of step %d in %s was not finished and is removed\n", partial, dir),
+		fmt.Sprintf("going on from the checkpoint of step %d in %s\n", partial-5, dir)} {
+		if !strings.Contains(stdout, says) {
+			t.Errorf("it says %q, want %q in it", stdout, says)
 		}
 	}
 	if says := fmt.Sprintf("resumed     from the checkpoint of step %d;", partial-5); code != exitOK || !strings.Contains(stdout, want) || !strings.Contains(stdout, says) {
-		t.Errorf("exit code %d, output %s, want the state hash %s", code, stdout, want)
+		t.Errorf("exit code %d, output %s%s, want the state hash %s", code, stdout, stderr, want)
 	}
 }
 

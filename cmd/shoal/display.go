@@ -21,12 +21,12 @@ const (
 // own. Its methods may be called from any goroutine.
 type display struct {
 	w     io.Writer
-	notes io.Writer  // for Notice
 	width func() int // of the terminal, 0 in a pipe
 	now   func() time.Time
 
 	mu       sync.Mutex
 	held     func()    // shows the peers that came before the link was shown, nil otherwise
+	notices  []string  // not yet shown
 	linkDue  bool      // a link will be shown, and before anything else
 	drawn    int       // columns of the live line that the cursor is on, 0 if none is
 	waiting  func()    // redraws the line that shows a growing waiting time, nil if nobody waits
@@ -39,7 +39,7 @@ type display struct {
 }
 
 func newDisplay(w io.Writer) *display {
-	d := &display{w: w, notes: w, width: func() int { return terminal(w) }, now: time.Now, stop: make(chan struct{})}
+	d := &display{w: w, width: func() int { return terminal(w) }, now: time.Now, stop: make(chan struct{})}
 	d.done.Go(d.tick)
 	return d
 }
@@ -54,6 +54,7 @@ func (d *display) Close() {
 	}
 	d.waiting = nil
 	d.endLive()
+	d.showNotices()
 	d.mu.Unlock()
 	d.done.Wait()
 }
@@ -84,12 +85,22 @@ func (d *display) Line(format string, args ...any) {
 	fmt.Fprintf(d.w, format+"\n", args...)
 }
 
-// Notice shows a line that is no part of what a program may read.
+// Notice shows a line that a person must see, once the link was shown, or at the end.
 func (d *display) Notice(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.endLive()
-	fmt.Fprintf(d.notes, "shoal: %s\n", oneLine(text))
+	d.notices = append(d.notices, text)
+	if !d.linkDue {
+		d.showNotices()
+	}
+}
+
+func (d *display) showNotices() {
+	for _, text := range d.notices {
+		d.endLive()
+		fmt.Fprintln(d.w, oneLine(text))
+	}
+	d.notices = nil
 }
 
 // Link shows the link with which others join, and other ways. A display whose linkDue is set shows nothing before it.
@@ -101,6 +112,7 @@ func (d *display) Link(link string, otherWays ...string) {
 	d.mu.Lock()
 	held := d.held
 	d.linkDue, d.held = false, nil
+	d.showNotices()
 	d.mu.Unlock()
 	if held != nil {
 		held()

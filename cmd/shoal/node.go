@@ -199,7 +199,6 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 		return a.child(ctx, cfg)
 	}
 	d := newDisplay(a.progressTo(n.json))
-	d.notes = a.stderr
 	defer d.Close()
 	cfg.OnWait, cfg.Progress, cfg.OnNotice = d.Wait, d.Progress, d.Notice
 	d.linkDue = cfg.RunFile != nil

@@ -57,7 +57,6 @@ func (a *app) testnetCommand() *cobra.Command {
 			return err
 		}
 		d := newDisplay(a.progressTo(asJSON))
-		d.notes = a.stderr
 		defer d.Close()
 		cfg.OnWait, cfg.Progress, cfg.OnNotice = d.Wait, d.Progress, d.Notice
 		r, err := testnet.Run(cmd.Context(), cfg)

@@ -68,6 +68,9 @@ func TestTrainedModel(t *testing.T) {
 		t.Errorf("left behind: %q", left)
 	}
 
+	if text, err := os.ReadFile(filepath.Join(dir, "config.json")); err != nil || strings.Contains(string(text), file) {
+		t.Errorf("config.json tells where this machine has its files (%v)", err)
+	}
 	code, out, errs := command(t, "eval", dir, "--data", "text:"+file)
 	if want := fmt.Sprintf("loss %.4f", loss); code != exitOK || !strings.Contains(out, want) {
 		t.Errorf("eval: exit code %d, %q, %q; want %q", code, out, errs, want)

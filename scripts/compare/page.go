@@ -86,7 +86,7 @@ func tables(reports []*shoal.Report, memory []held) []byte {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "\nAll have the same losses, bit for bit, and the state hash `%s`; `wrap` has other units, and so another hash of the same parameters.\n",
+	fmt.Fprintf(&b, "\nAll have the same losses, bit for bit, and the state hash `%s`.\n",
 		first.StateHash)
 	b.WriteString("\nParameters, gradients and optimizer state at rest, the most that any of the peers holds, in bytes for each of the model's parameters:\n\n| `strategy` |")
 	for _, n := range sizes {
