@@ -111,6 +111,9 @@ func (t *Trained) Evaluate(ctx context.Context, cfg Config) (*Evaluation, error)
 		return nil, configError(ctx, err)
 	}
 	defer full.close()
+	if full.eval == nil && full.run.Data.Eval > 0 {
+		return nil, &ConfigError{"data", fmt.Errorf("%s is too short to hold anything out: there is nothing to evaluate on", full.run.Data.Source)}
+	}
 	if full.eval == nil {
 		return nil, fmt.Errorf("the run file holds nothing out (data.eval: 0)")
 	}

@@ -3,6 +3,8 @@ package shoal
 import (
 	"bytes"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -57,5 +59,28 @@ func TestSampleOfNaN(t *testing.T) {
 	err = trained.Sample(t.Context(), &text, Sampling{Prompt: "a", Tokens: 3, Temperature: 1})
 	if err == nil || !strings.Contains(err.Error(), "are no numbers") || text.String() != "a" {
 		t.Errorf("sampled %q, %v", text.String(), err)
+	}
+}
+
+// A text of ten bytes can be learned, but there is nothing to evaluate on.
+func TestEvaluateTinyText(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tiny")
+	if err := os.WriteFile(file, []byte("ten bytes."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := ofFiles("text")
+	run.Model.Context, run.Train.Steps, run.Train.Batch, run.Train.Microbatch = 8, 1, 1, 1
+	run.Train.Warmup = 0
+	cfg := Config{RunFile: run, Files: "text:" + file, Out: t.TempDir(), Memory: 1 << 30, Cores: 1, Listen: []string{"/ip4/127.0.0.1/tcp/0"}}
+	if _, err := Run(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	m, err := OpenTrained(cfg.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if _, err := m.Evaluate(t.Context(), Config{Files: cfg.Files}); err == nil || !strings.Contains(err.Error(), "text is too short to hold anything out") {
+		t.Errorf("evaluated with %v", err)
 	}
 }
