@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"shoal/internal/data"
 	"shoal/internal/runfile"
 	"shoal/internal/safetensors"
 	"shoal/kernel"
@@ -31,9 +32,42 @@ type modelConfig struct {
 	Activation string `json:"activation_function,omitempty"`
 	Tied       bool   `json:"tie_word_embeddings,omitempty"`
 
-	RunFile   string `json:"shoal_run_file"`
-	RunID     string `json:"shoal_run_id"`
-	StateHash string `json:"shoal_state_hash"`
+	RunFile   string         `json:"shoal_run_file"`
+	RunID     string         `json:"shoal_run_id"`
+	StateHash string         `json:"shoal_state_hash"`
+	Data      *data.Identity `json:"shoal_data,omitempty"` // the files that it learned from
+}
+
+// describeModel gives the keys that other programs read.
+func describeModel(m runfile.Model) modelConfig {
+	if m.Type != "gpt" {
+		return modelConfig{ModelType: m.Type}
+	}
+	return modelConfig{ModelType: "gpt2", Activation: "gelu_new", Tied: true,
+		VocabSize: m.Vocab, Positions: m.Context, Width: m.Dim, Layers: m.Depth, Heads: m.Heads}
+}
+
+// agrees says which key contradicts the run file inside, which has the last word.
+func (c modelConfig) agrees(m runfile.Model) error {
+	want := describeModel(m)
+	for _, k := range []struct {
+		key       string
+		got, want any
+	}{
+		{"model_type", c.ModelType, want.ModelType},
+		{"vocab_size", c.VocabSize, want.VocabSize},
+		{"n_positions", c.Positions, want.Positions},
+		{"n_embd", c.Width, want.Width},
+		{"n_layer", c.Layers, want.Layers},
+		{"n_head", c.Heads, want.Heads},
+		{"activation_function", c.Activation, want.Activation},
+		{"tie_word_embeddings", c.Tied, want.Tied},
+	} {
+		if k.got != k.want {
+			return fmt.Errorf("%s is %v, but by shoal_run_file it is %v: the file was changed", k.key, k.got, k.want)
+		}
+	}
+	return nil
 }
 
 // output writes the final model into a folder while it comes in, unit by unit. Nothing that was there before is touched
@@ -93,12 +127,8 @@ func (o *output) write(t *task, runID, stateHash string) error {
 	}
 	run := t.run
 	run.Data.Path = "" // of this machine, nobody else's business
-	m := run.Model
-	c := modelConfig{ModelType: m.Type, RunFile: string(runfile.Marshal(run)), RunID: runID, StateHash: stateHash}
-	if m.Type == "gpt" {
-		c.ModelType, c.Activation, c.Tied = "gpt2", "gelu_new", true
-		c.VocabSize, c.Positions, c.Width, c.Layers, c.Heads = m.Vocab, m.Context, m.Dim, m.Depth, m.Heads
-	}
+	c := describeModel(run.Model)
+	c.RunFile, c.RunID, c.StateHash, c.Data = string(runfile.Marshal(run)), runID, stateHash, t.identity()
 	text, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package shoal
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -22,6 +23,9 @@ import (
 
 // Trained is a model in a folder that a run wrote (Config.Out).
 type Trained struct {
+	// OtherData lets Evaluate use other data than those that the run learned from.
+	OtherData bool
+
 	task   *task
 	config modelConfig
 	file   *safetensors.File
@@ -46,9 +50,16 @@ func OpenTrained(dir string) (*Trained, error) {
 	if t.task.run.Model.Type == runfile.Custom {
 		return nil, fmt.Errorf("%s is a Go program's own model: only that program can run it", dir)
 	}
+	if err := t.config.agrees(t.task.run.Model); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, configFile), err)
+	}
 	if t.task.model, err = buildModel(t.task.run.Model); err != nil {
 		return nil, err
 	}
+	if t.task.frozen, err = fsdp.FrozenBy(t.task.run.Train.Frozen); err != nil {
+		return nil, err
+	}
+	t.task.data = noSamples{t.task.model}
 	if t.file, err = safetensors.Open(filepath.Join(dir, modelFile)); err != nil {
 		return nil, err
 	}
@@ -84,10 +95,13 @@ type Evaluation struct {
 	Accuracy float64 // share of the labels that it predicts
 	Loss     float64 // mean over the labels
 	Labels   int64
+
+	// OtherData says in what way the data are other ones than the run's; empty if they are the same.
+	OtherData string
 }
 
 // Evaluate repeats the evaluation at the end of the run, on the data in cfg.Files.
-// It fails if the parameters are not those that the run ended with.
+// It fails if the parameters are not those that the run ended with, and on other data unless OtherData allows them.
 func (t *Trained) Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -97,31 +111,64 @@ func (t *Trained) Evaluate(ctx context.Context, cfg Config) (*Evaluation, error)
 		return nil, configError(ctx, err)
 	}
 	defer full.close()
+	if full.eval == nil && full.run.Data.Eval > 0 {
+		return nil, &ConfigError{"data", fmt.Errorf("%s is too short to hold anything out: there is nothing to evaluate on", full.run.Data.Source)}
+	}
 	if full.eval == nil {
 		return nil, fmt.Errorf("the run file holds nothing out (data.eval: 0)")
+	}
+	other := ""
+	if got, want := full.identity(), t.config.Data; got != nil && want != nil {
+		other = want.Compare(*got)
+	}
+	if other != "" && !t.OtherData {
+		return nil, &ConfigError{"data", fmt.Errorf("these are not the data that the run learned from: %s (--other-data evaluates on them all the same)", other)}
 	}
 	dev, err := cpu.New(cpu.Config{Threads: cfg.Cores, Path: cfg.Kernel})
 	if err != nil {
 		return nil, err
 	}
 	defer dev.Close()
-	c := full.training([]int64{1})
-	c.Hyper.Steps, c.Device, c.Initial = 0, dev, t.read
+	res, err := t.end(ctx, dev, full)
+	if err != nil {
+		return nil, err
+	}
+	return &Evaluation{Accuracy: float64(res.Correct) / float64(res.EvalCount), Loss: res.EvalLoss, Labels: res.EvalCount,
+		OtherData: other}, nil
+}
+
+// end repeats the end of the run, after its last step: the evaluation, if full has samples for it, and the state hash,
+// which must be the run's.
+func (t *Trained) end(ctx context.Context, dev kernel.Device, full *task) (*fsdp.Result, error) {
+	res, err := full.withParameters(ctx, dev, t.read)
+	if err == nil && res.StateHash != t.config.StateHash {
+		err = fmt.Errorf("%s has state hash %s, %s says %s: the parameters were changed, or the two files are not of one run",
+			modelFile, res.StateHash, configFile, t.config.StateHash)
+	}
+	return res, err
+}
+
+// withParameters is a run of no steps on one peer whose parameters are those that read gives.
+func (t *task) withParameters(ctx context.Context, dev kernel.Device, read func(name string, first int, dst []float32) error) (*fsdp.Result, error) {
+	c := t.training([]int64{1})
+	c.Hyper.Steps, c.Device, c.Initial = 0, dev, read
 	d := &fsdp.Decider{Layout: fsdp.NewLayout(c.Model, c.Weights, c.Frozen), Hyper: c.Hyper,
-		BatchSize: func(step int) int { return len(full.order(step)) }}
+		BatchSize: func(step int) int { return len(t.order(step)) }}
 	c.Comm = fsdp.NewLocalMesh(1, d.Decide).Comm(0)
 	e, err := fsdp.NewEngine(c)
 	if err != nil {
 		return nil, err
 	}
-	res, err := e.Run(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if res.StateHash != t.config.StateHash {
-		return nil, fmt.Errorf("%s has state hash %s, %s says %s: the parameters were changed", modelFile, res.StateHash, configFile, t.config.StateHash)
-	}
-	return &Evaluation{Accuracy: float64(res.Correct) / float64(res.EvalCount), Loss: res.EvalLoss, Labels: res.EvalCount}, nil
+	return e.Run(ctx)
+}
+
+// noSamples stands for the training data where nobody trains.
+type noSamples struct{ model model.Model }
+
+func (n noSamples) Len() int         { return 1 }
+func (n noSamples) Spec() model.Spec { return n.model.Sample() }
+func (n noSamples) Read([]int, *model.Batch) error {
+	return errors.New("a trained model has no samples of its own")
 }
 
 // Sampling says how a text is continued.
@@ -133,7 +180,8 @@ type Sampling struct {
 	Seed        uint64  // another seed, another text
 }
 
-// Sample continues a text by a byte-level language model and writes each byte as it comes.
+// Sample continues a text by a byte-level language model: it writes the prompt, and each further byte as it comes. It
+// writes nothing if the parameters are not those that the run ended with.
 func (t *Trained) Sample(ctx context.Context, w io.Writer, s Sampling) error {
 	g, ok := t.task.model.(*gpt.Model)
 	if !ok || g.Config().Vocab != 256 {
@@ -152,8 +200,14 @@ func (t *Trained) Sample(ctx context.Context, w io.Writer, s Sampling) error {
 		return err
 	}
 	defer dev.Close()
+	if _, err := t.end(ctx, dev, t.task); err != nil {
+		return err
+	}
 	params, err := t.load(dev)
 	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w, s.Prompt); err != nil {
 		return err
 	}
 	text := []byte(s.Prompt)
@@ -168,6 +222,9 @@ func (t *Trained) Sample(ctx context.Context, w io.Writer, s Sampling) error {
 		scores, err := nextScores(dev, g, params, text[max(0, len(text)-g.Config().Context):])
 		if err != nil {
 			return err
+		}
+		if slices.ContainsFunc(scores, func(v float32) bool { return v-v != 0 }) { // NaN or infinite
+			return fmt.Errorf("after %d bytes the model's scores are no numbers: its training went astray, see the report's losses", i)
 		}
 		next := pick(scores, s, float64(ref.Counter(key, uint64(i))>>11)/(1<<53))
 		text = append(text, next)

@@ -23,7 +23,6 @@ func (a *app) sampleCommand() *cobra.Command {
 				return wrongInput{err}
 			}
 			defer t.Close()
-			fmt.Fprint(a.stdout, s.Prompt)
 			if err := t.Sample(cmd.Context(), a.stdout, s); err != nil {
 				return err
 			}
@@ -42,26 +41,33 @@ func (a *app) sampleCommand() *cobra.Command {
 
 func (a *app) evalCommand() *cobra.Command {
 	var cfg shoal.Config
+	var other bool
 	cmd := &cobra.Command{
-		Use:     "eval DIR",
-		Short:   "Repeat the evaluation of a trained model on held-out samples",
-		Example: "  shoal eval model/ --data text:FILE",
-		Args:    takes(1, "the folder of a trained model"),
+		Use:   "eval DIR",
+		Short: "Repeat the evaluation of a trained model on held-out samples",
+		Example: "  shoal eval model/ --data text:FILE\n" +
+			"  shoal eval model/ --data text:ANOTHER --other-data",
+		Args: takes(1, "the folder of a trained model"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := shoal.OpenTrained(args[0])
 			if err != nil {
 				return wrongInput{err}
 			}
 			defer t.Close()
+			t.OtherData = other
 			e, err := t.Evaluate(cmd.Context(), cfg)
 			if err != nil {
 				return err
+			}
+			if e.OtherData != "" {
+				fmt.Fprintf(a.stdout, "other data  than the run learned from: %s\n", e.OtherData)
 			}
 			fmt.Fprintf(a.stdout, "accuracy    %.2f%% of %d held-out labels, loss %.4f\n", 100*e.Accuracy, e.Labels, e.Loss)
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&cfg.Files, "data", "", "`where` this machine has the run's files, if it learned from files: mnist:DIR, text:FILE or tokens:FILE")
+	cmd.Flags().BoolVar(&other, "other-data", false, "evaluate also if --data has other contents than the run learned from")
 	cmd.Flags().IntVar(&cfg.Cores, "cores", 0, "cores to compute with (default: all)")
 	cmd.Flags().StringVar(&cfg.Kernel, "kernel", "", "code `path` of the CPU: avx512, avx2 or generic (default: the best there is)")
 	return cmd

@@ -94,7 +94,42 @@ func TestTrainedModel(t *testing.T) {
 			t.Errorf("%s: exit code %d, %q; want %q", c.name, code, errs, c.want)
 		}
 	}
+	code, out, errs = command(t, "sample", dir, "--prompt", "x") // the flipped bit is still there
+	if code == exitOK || out != "" || !strings.Contains(errs, "the parameters were changed") {
+		t.Errorf("sample of a model with a flipped bit: exit code %d, %q, %q", code, out, errs)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), models[1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, []byte(strings.Repeat("the dog ate the cat. ", 200)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, errs = command(t, "eval", dir, "--data", "text:"+other)
+	if code != exitWrongInput || !strings.Contains(errs, "--data: these are not the data that the run learned from: text has 4200 bytes, not 4800") {
+		t.Errorf("eval on other data: exit code %d, %q", code, errs)
+	}
+	code, out, errs = command(t, "eval", dir, "--data", "text:"+other, "--other-data")
+	if code != exitOK || !strings.HasPrefix(out, "other data  than the run learned from: text has 4200 bytes") {
+		t.Errorf("eval on other data that are allowed: exit code %d, %q, %q", code, out, errs)
+	}
+	config, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][3]string{
+		{`"n_head": 2`, `"n_head": 4`, "n_head is 4, but by shoal_run_file it is 2"},
+		{`"model_type": "gpt2"`, `"model_type": "vit"`, "model_type is vit"},
+		{`"tie_word_embeddings": true`, `"tie_word_embeddings": false`, "tie_word_embeddings is false"},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "config.json"), bytes.Replace(config, []byte(c[0]), []byte(c[1]), 1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, errs := command(t, "sample", dir); code != exitWrongInput || !strings.Contains(errs, c[2]) {
+			t.Errorf("config.json with %s: exit code %d, %q", c[1], code, errs)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), config, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range [][]string{

@@ -39,8 +39,9 @@ func openTokens(s *store, shape Shape) (train, held Samples, err error) {
 		return nil, nil, s.errorf(0, "byte %d: it is cut short or not of %d-bit tokens (data.width): %d bytes are left over", size-rest, 8*width, rest)
 	}
 	n := size / int64(width)
-	if n < 2 {
-		return nil, nil, s.errorf(0, "it has %d bytes, %d tokens: at least 2 are needed, one to read and one to predict", size, n)
+	if least := int64(shape.Context) + 1; n < least {
+		return nil, nil, s.errorf(0, "it has %d bytes, %d tokens: at least %d (%d bytes) are needed, model.context and one to predict",
+			size, n, least, least*int64(width))
 	}
 	a := &tokens{s, width, shape.Vocab, shape.Context, 0, n / 10 * 9}
 	a.count += n % 10 * 9 / 10
