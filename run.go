@@ -31,6 +31,7 @@ type member struct {
 	view        swarm.View
 	runID       string
 	out         *output // nil: this peer doesn't keep the model
+	undo        func()  // removes the folders that were made for it, if nothing came into them; nil if there are none
 	chunks      exchange
 }
 
@@ -39,6 +40,11 @@ func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 		return nil, err
 	}
 	m := &member{cfg: cfg}
+	defer func() {
+		if rep == nil && m.undo != nil {
+			m.undo()
+		}
+	}()
 	if err := m.prepare(ctx); err != nil {
 		return nil, configError(ctx, err)
 	}
@@ -96,7 +102,8 @@ func (m *member) prepare(ctx context.Context) error {
 		return err
 	}
 	if cfg.Out != "" {
-		if err := report.CheckFolder(cfg.Out); err != nil {
+		var err error
+		if m.undo, err = report.MakeFolder(cfg.Out); err != nil {
 			return &ConfigError{"out", err}
 		}
 	}
@@ -106,6 +113,12 @@ func (m *member) prepare(ctx context.Context) error {
 		}
 		var err error
 		if m.task, err = newTask(ctx, *cfg.RunFile, *cfg); err != nil {
+			return err
+		}
+	}
+	if m.task != nil && cfg.Out != "" {
+		if err := checkOut(cfg.Out, m.task.model); err != nil {
+			m.task.close()
 			return err
 		}
 	}
@@ -161,6 +174,11 @@ func (m *member) join(ctx context.Context) error {
 		}
 		if m.task, err = parseDescription(ctx, b, m.cfg, m.fetcher(link)); err != nil {
 			return err
+		}
+		if m.cfg.Out != "" {
+			if err := checkOut(m.cfg.Out, m.task.model); err != nil {
+				return err
+			}
 		}
 	}
 	m.runID = link.Run
