@@ -41,7 +41,7 @@ func (m *member) checkCheckpoint() error {
 func (t *task) saved(runID string) checkpoint.Run {
 	run := t.run
 	run.Data.Path = ""
-	return checkpoint.Run{Task: t.trained, RunFile: string(runfile.Marshal(run)), ID: runID}
+	return checkpoint.Run{Task: t.trained, RunFile: string(runfile.Marshal(run)), ID: runID, Data: t.identity()}
 }
 
 // openCheckpoints makes Config.Checkpoint this run's folder and, with Config.Resume, chooses what to go on from. It is for
@@ -82,7 +82,7 @@ func (m *member) openCheckpoints(ctx context.Context) error {
 }
 
 func (m *member) claimCheckpoints() error {
-	if err := report.CheckFolder(m.cfg.Checkpoint); err != nil {
+	if _, err := report.MakeFolder(m.cfg.Checkpoint); err != nil {
 		return &ConfigError{"checkpoint", err}
 	}
 	err := checkpoint.Claim(m.cfg.Checkpoint, m.task.saved(m.runID))
@@ -250,7 +250,7 @@ func (c *Checkpoint) Verify(ctx context.Context) error {
 }
 
 // Export writes the model of c into the folder out, as Config.Out has it.
-func (c *Checkpoint) Export(ctx context.Context, out string) error {
+func (c *Checkpoint) Export(ctx context.Context, out string) (err error) {
 	f, err := checkpoint.Open(c.entry)
 	if err != nil {
 		return err
@@ -259,23 +259,36 @@ func (c *Checkpoint) Export(ctx context.Context, out string) error {
 	if err := f.Verify(ctx); err != nil {
 		return err
 	}
-	t := &task{}
-	if t.run, err = runfile.Parse([]byte(f.Manifest.RunFile)); err != nil {
+	run, err := runfile.Parse([]byte(f.Manifest.RunFile))
+	if err != nil {
 		return fmt.Errorf("%s: %w", f.Path, err)
 	}
-	if t.run.Model.Type == runfile.Custom {
+	if run.Model.Type == runfile.Custom {
 		return fmt.Errorf("%s is of a Go program's own model: only that program can export it", f.Path)
 	}
-	if t.model, err = buildModel(t.run.Model); err != nil {
+	model, err := buildModel(run.Model)
+	if err != nil {
 		return err
 	}
-	o, err := newOutput(out, t.model)
+	undo, err := report.MakeFolder(out)
+	if err != nil {
+		return &ConfigError{"out", err}
+	}
+	defer func() {
+		if err != nil {
+			undo()
+		}
+	}()
+	if err := checkOut(out, model); err != nil {
+		return err
+	}
+	o, err := newOutput(out, model)
 	if err != nil {
 		return err
 	}
 	defer o.abort()
 	values := make([]float32, 1<<16)
-	for _, u := range t.model.Units() {
+	for _, u := range model.Units() {
 		for _, p := range u.Params {
 			for at := 0; at < p.Len(); at += len(values) {
 				v := values[:min(len(values), p.Len()-at)]
@@ -288,5 +301,5 @@ func (c *Checkpoint) Export(ctx context.Context, out string) error {
 			}
 		}
 	}
-	return o.finish(t, f.Manifest.ID, f.Manifest.StateHash)
+	return o.finish(run, f.Manifest.Data, f.Manifest.ID, f.Manifest.StateHash)
 }

@@ -1,6 +1,7 @@
 package shoal
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 
 	"shoal/internal/data"
+	"shoal/internal/report"
 	"shoal/internal/runfile"
 	"shoal/internal/safetensors"
 	"shoal/kernel"
@@ -79,10 +81,32 @@ type output struct {
 	err   error  // the first one: the run goes on without this peer's copy
 }
 
-func newOutput(dir string, m model.Model) (*output, error) {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, fmt.Errorf("folder for the model: %w", err)
+// checkOut says why the model's files can't be put into dir, as far as one can know before training, and removes what runs
+// that were killed left there.
+func checkOut(dir string, m model.Model) error {
+	for _, name := range []string{modelFile, configFile} {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+			return &ConfigError{"out", fmt.Errorf("%s is no file, but the model's %s goes there: choose another folder", path, name)}
+		}
+		if err := safetensors.RemoveStale(path); err != nil {
+			return &ConfigError{"out", fmt.Errorf("what an earlier run left behind: %w", err)}
+		}
 	}
+	need := int64(1 << 16) // headers and config.json
+	for _, u := range m.Units() {
+		for _, p := range u.Params {
+			need += 4 * int64(p.Len())
+		}
+	}
+	if free, ok := freeBytes(dir); ok && free < need {
+		return &ConfigError{"out", fmt.Errorf("the model needs %s, and the disk of %s has %s left", report.Bytes(need), dir, report.Bytes(free))}
+	}
+	return nil
+}
+
+// newOutput begins the model's file in dir, which checkOut has passed.
+func newOutput(dir string, m model.Model) (*output, error) {
 	var list []safetensors.Tensor
 	for _, u := range m.Units() {
 		for _, p := range u.Params {
@@ -113,31 +137,54 @@ func (o *output) addAt(p model.Param, first int, values []float32) error {
 	return o.file.WriteAt(p.Name, first, kernel.Bytes(values))
 }
 
-// finish makes the files visible: the model first, then its description.
-func (o *output) finish(t *task, runID, stateHash string) error {
-	if err := o.write(t, runID, stateHash); err != nil {
+// finish makes the files visible, both of them once they are on disk. If it is interrupted between the two, the state hash
+// in config.json is not that of the model, which whoever opens it checks.
+func (o *output) finish(run RunFile, learned *data.Identity, runID, stateHash string) error {
+	if err := o.write(run, learned, runID, stateHash); err != nil {
 		return fmt.Errorf("the trained model was not written: %w", err)
 	}
 	return nil
 }
 
-func (o *output) write(t *task, runID, stateHash string) error {
+func (o *output) write(run RunFile, learned *data.Identity, runID, stateHash string) error {
 	if o.err != nil {
 		return o.err
 	}
-	run := t.run
 	run.Data.Path = "" // of this machine, nobody else's business
 	c := describeModel(run.Model)
-	c.RunFile, c.RunID, c.StateHash, c.Data = string(runfile.Marshal(run)), runID, stateHash, t.identity()
+	c.RunFile, c.RunID, c.StateHash, c.Data = string(runfile.Marshal(run)), runID, stateHash, learned
 	text, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return err
 	}
+	path := filepath.Join(o.dir, configFile)
+	part, err := writePart(path, append(text, '\n'))
+	if err != nil {
+		return err
+	}
+	defer os.Remove(part) // it is gone if all went well
 	if err := o.file.Close(); err != nil {
 		return err
 	}
-	path := filepath.Join(o.dir, configFile)
-	return errors.Join(os.WriteFile(path+".part", append(text, '\n'), 0o666), os.Rename(path+".part", path))
+	if err := os.Rename(part, path); err != nil {
+		return err
+	}
+	return safetensors.SyncFolder(o.dir)
+}
+
+// writePart writes a file beside path, named as those of the model that are not whole, and waits until it is on disk.
+func writePart(path string, text []byte) (part string, err error) {
+	part = path + ".part" + rand.Text()
+	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		os.Remove(part)
+		return "", err
+	}
+	return part, nil
 }
 
 // abort forgets what was written of a model that is not whole.

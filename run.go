@@ -32,6 +32,7 @@ type member struct {
 	view        swarm.View
 	runID       string
 	out         *output // nil: this peer doesn't keep the model
+	undo        func()  // removes the folders that were made for it, if nothing came into them; nil if there are none
 	chunks      exchange
 	checkpoint  *checkpoint.Checkpoint // that the run goes on from; nil: it begins afresh
 }
@@ -41,6 +42,11 @@ func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 		return nil, err
 	}
 	m := &member{cfg: cfg}
+	defer func() {
+		if rep == nil && m.undo != nil {
+			m.undo()
+		}
+	}()
 	if err := m.prepare(ctx); err != nil {
 		m.closeCheckpoint()
 		return nil, configError(ctx, err)
@@ -80,7 +86,7 @@ func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 	if rep, err = m.report(res); err != nil || m.out == nil {
 		return rep, err
 	}
-	return rep, m.out.finish(m.task, m.runID, res.StateHash)
+	return rep, m.out.finish(m.task.run, m.task.identity(), m.runID, res.StateHash)
 }
 
 // prepare checks the configuration and opens the device and the network, but talks to nobody.
@@ -99,7 +105,8 @@ func (m *member) prepare(ctx context.Context) error {
 		return err
 	}
 	if cfg.Out != "" {
-		if err := report.CheckFolder(cfg.Out); err != nil {
+		var err error
+		if m.undo, err = report.MakeFolder(cfg.Out); err != nil {
 			return &ConfigError{"out", err}
 		}
 	}
@@ -113,6 +120,12 @@ func (m *member) prepare(ctx context.Context) error {
 		}
 		m.runID = m.task.newRunID()
 		if err := m.openCheckpoints(ctx); err != nil {
+			m.task.close()
+			return err
+		}
+	}
+	if m.task != nil && cfg.Out != "" {
+		if err := checkOut(cfg.Out, m.task.model); err != nil {
 			m.task.close()
 			return err
 		}
@@ -169,6 +182,11 @@ func (m *member) join(ctx context.Context) error {
 		}
 		if m.task, err = parseDescription(ctx, b, m.cfg, m.fetcher(link)); err != nil {
 			return err
+		}
+		if m.cfg.Out != "" {
+			if err := checkOut(m.cfg.Out, m.task.model); err != nil {
+				return err
+			}
 		}
 	}
 	m.runID = link.Run

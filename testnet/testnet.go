@@ -20,7 +20,7 @@ var ErrTimeout = errors.New("took too long")
 
 // Run starts the peers, waits until the run is done, and returns the first peer's report, once all peers agree on its
 // state hash. If all went well but for the files in Config.Out, there is both a report and an error. If one process fails, or ctx is cancelled, all others are ended; none is left when Run returns.
-func Run(ctx context.Context, cfg Config) (*shoal.Report, error) {
+func Run(ctx context.Context, cfg Config) (r *shoal.Report, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -30,9 +30,15 @@ func Run(ctx context.Context, cfg Config) (*shoal.Report, error) {
 		defer cancel()
 	}
 	if cfg.Out != "" {
-		if err := report.CheckFolder(cfg.Out); err != nil {
+		undo, err := report.MakeFolder(cfg.Out)
+		if err != nil {
 			return nil, &shoal.ConfigError{Field: "out", Err: err}
 		}
+		defer func() {
+			if r == nil {
+				undo()
+			}
+		}()
 	}
 	if cfg.Program == "" {
 		self, err := os.Executable()
@@ -66,7 +72,7 @@ func Run(ctx context.Context, cfg Config) (*shoal.Report, error) {
 	if err := n.run(ctx, file); err != nil {
 		return nil, err
 	}
-	r, err := n.agreed()
+	r, err = n.agreed()
 	return r, errors.Join(err, n.late)
 }
 

@@ -131,9 +131,6 @@ func (a *app) checkpointExport() *cobra.Command {
 				}
 			}
 			c := list[len(list)-1]
-			if err := report.CheckFolder(out); err != nil {
-				return wrongInput{fmt.Errorf("--out: %w", err)}
-			}
 			if err := c.Export(cmd.Context(), out); err != nil {
 				return fmt.Errorf("the checkpoint of step %d was not exported: %w", c.Step, err)
 			}

@@ -215,12 +215,14 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 			fmt.Fprintln(a.stderr, "shoal: this machine has no network address that others can reach: only processes on this machine can join")
 		}
 	}
-	if err := checkFolder(n.report); err != nil {
+	undo, err := makeFolder(n.report)
+	if err != nil {
 		return err
 	}
 	r, err := shoal.Run(ctx, cfg)
 	d.Close()
 	if r == nil {
+		undo()
 		return err
 	}
 	return errors.Join(err, a.finish(r, n.report, n.json))
@@ -262,15 +264,15 @@ func (a *app) progressTo(json bool) io.Writer {
 	return a.stdout
 }
 
-// checkFolder wants a folder for a report that can be written, before training begins.
-func checkFolder(folder string) error {
+// makeFolder makes a folder for a report that can be written, before training begins. undo removes it if it is empty.
+func makeFolder(folder string) (undo func(), err error) {
 	if folder == "" {
-		return nil
+		return func() {}, nil
 	}
-	if err := report.CheckFolder(folder); err != nil {
-		return wrongInput{fmt.Errorf("--report: %w", err)}
+	if undo, err = report.MakeFolder(folder); err != nil {
+		return nil, wrongInput{fmt.Errorf("--report: %w", err)}
 	}
-	return nil
+	return undo, nil
 }
 
 // finish writes and prints the report of a run that is done. What can't be written is no reason not to print it.

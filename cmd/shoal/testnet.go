@@ -53,7 +53,8 @@ func (a *app) testnetCommand() *cobra.Command {
 		if a.verbose {
 			cfg.Verbose = a.stderr
 		}
-		if err := checkFolder(report); err != nil {
+		undo, err := makeFolder(report)
+		if err != nil {
 			return err
 		}
 		d := newDisplay(a.progressTo(asJSON))
@@ -62,6 +63,7 @@ func (a *app) testnetCommand() *cobra.Command {
 		r, err := testnet.Run(cmd.Context(), cfg)
 		d.Close()
 		if r == nil {
+			undo()
 			return err
 		}
 		return errors.Join(err, a.finish(r, report, asJSON))

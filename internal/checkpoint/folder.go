@@ -10,10 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+
+	"shoal/internal/safetensors"
 )
 
 const (
@@ -244,18 +245,5 @@ func writeFile(path string, text []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(path))
-}
-
-// syncFolder makes renames in a folder last. Windows and browsers have no such call.
-func syncFolder(path string) error {
-	if runtime.GOOS == "windows" || runtime.GOOS == "js" {
-		return nil
-	}
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return safetensors.SyncFolder(filepath.Dir(path))
 }

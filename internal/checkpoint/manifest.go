@@ -11,6 +11,7 @@ import (
 	"regexp"
 
 	"shoal/fsdp"
+	"shoal/internal/data"
 )
 
 const (
@@ -26,6 +27,8 @@ type Run struct {
 	Task    string `json:"task"`     // fingerprint of what is trained: only the same task goes on from them
 	RunFile string `json:"run_file"` // without data.path
 	ID      string `json:"run_id"`   // of the start that wrote them
+
+	Data *data.Identity `json:"data,omitempty"` // the files that it learns from
 }
 
 // Manifest is what makes a checkpoint whole.

@@ -71,7 +71,7 @@ func (s *Saver) Save(p *fsdp.Part) ([]fsdp.SavedFile, error) {
 			return nil, err
 		}
 	}
-	return files, syncFolder(s.Dir)
+	return files, safetensors.SyncFolder(s.Dir)
 }
 
 // writeUnit writes what a member owns of a unit, piece by piece.

@@ -235,12 +235,23 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
-func TestCheckFolder(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "new", "folder")
+func TestMakeFolder(t *testing.T) {
+	top := t.TempDir()
+	dir := filepath.Join(top, "new", "folder")
+	undo, err := MakeFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if undo(); list(t, top) != "" {
+		t.Errorf("undone, there is still %s", list(t, top))
+	}
 	for range 2 {
-		if err := CheckFolder(dir); err != nil {
+		if undo, err = MakeFolder(dir); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if undo(); list(t, top) != "new" { // it was there before
+		t.Errorf("a folder that was there has become %q", list(t, top))
 	}
 	if names := list(t, dir); names != "" {
 		t.Errorf("the check left %s", names)
@@ -250,7 +261,7 @@ func TestCheckFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{file, filepath.Join(file, "x"), ""} {
-		if err := CheckFolder(dir); err == nil {
+		if _, err := MakeFolder(dir); err == nil {
 			t.Errorf("%q passes for a folder", dir)
 		}
 	}

@@ -38,10 +38,14 @@ func Create(path string, tensors []Tensor, metadata map[string]string) (*Writer,
 	if err != nil {
 		return nil, fmt.Errorf("safetensors: %s: %w", path, err)
 	}
-	temp := path + ".part" + rand.Text()
+	temp := path + partMark + rand.Text()
 	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return nil, fmt.Errorf("safetensors: %w", err)
+	}
+	if lock(f); !there(temp) { // between the two, RemoveStale elsewhere took it for left behind
+		f.Close()
+		return nil, fmt.Errorf("safetensors: %s was removed by another process that writes here, try again", temp)
 	}
 	w := &Writer{path: path, temp: temp, f: f, data: int64(len(head)), header: h}
 	if _, err = f.Write(head); err == nil {
@@ -99,7 +103,7 @@ func (w *Writer) Close() error {
 		os.Remove(w.temp)
 		return w.failed(err)
 	}
-	return syncFolder(filepath.Dir(w.path))
+	return SyncFolder(filepath.Dir(w.path))
 }
 
 // Abort removes the temporary file. It does nothing after Close.
@@ -152,8 +156,8 @@ func addSpan(spans []span, s span) []span {
 	return slices.Replace(spans, first, last, s)
 }
 
-// syncFolder makes a rename in the folder last. Windows and browsers have no such call.
-func syncFolder(path string) error {
+// SyncFolder makes a rename in the folder last. Windows and browsers have no such call.
+func SyncFolder(path string) error {
 	if runtime.GOOS == "windows" || runtime.GOOS == "js" {
 		return nil
 	}
