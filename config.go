@@ -65,6 +65,12 @@ func (c *Config) Check() error {
 		{"kernel", func() error { return CheckKernel(c.Kernel) }},
 		{"listen", func() error { return each(c.Listen, peer.CheckListen) }},
 		{"announce", func() error { return each(c.Announce, peer.CheckAnnounce) }},
+		{"lan", func() error {
+			if c.LAN == "" {
+				return nil
+			}
+			return peer.CheckLANName(c.LAN)
+		}},
 		{"identity", func() error { return hasFolder(c.Identity) }},
 	} {
 		if err := f.check(); err != nil {

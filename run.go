@@ -186,9 +186,7 @@ func (m *member) join(ctx context.Context) error {
 	cfg.Packing = m.task.run.Wire.Packing
 	if warning := m.task.hyper().Reduce.Warning(); warning != "" {
 		m.cfg.Log.Warn(warning)
-		if m.cfg.OnNotice != nil {
-			m.cfg.OnNotice(warning)
-		}
+		m.notice("%s", warning)
 	}
 	cfg.Decide = m.decide()
 	cfg.Offer = swarm.Offer{Kind: "daemon", Weight: m.cfg.Memory >> 20, Cores: m.cores(), Backend: m.device.Name(),

@@ -84,8 +84,8 @@ type Config struct {
 	OnSelf func(peerID string)
 	// OnLink is called once the run can be joined, with the link for others.
 	OnLink func(link string)
-	// OnNotice is called at most once, before the run begins, with what a user must know of its result: that it depends on
-	// the peers (precision.reduce: fp32 or bf16).
+	// OnNotice is called before the run begins, with a line that a user should read: that a run is being looked for, and what
+	// was found instead; and that the result depends on the peers (precision.reduce: fp32 or bf16).
 	OnNotice func(text string)
 	// OnWait is called as the number of peers in a run that has not begun changes.
 	OnWait func(have, want int)

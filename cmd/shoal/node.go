@@ -95,6 +95,9 @@ func (a *app) upCommand() *cobra.Command {
 			if peers < 1 || peers > shoal.MaxPeers {
 				return wrongInput{fmt.Errorf("--peers: %d is not allowed here, use 1 to %d", peers, shoal.MaxPeers)}
 			}
+			if cmd.Flags().Changed("lan") && n.lan == "" {
+				return noName
+			}
 			cfg.Peers = peers
 			if cfg.RunFile, err = a.readRunFile(args[0]); err != nil {
 				return err
@@ -151,9 +154,14 @@ func (a *app) joinCommand() *cobra.Command {
 	return cmd
 }
 
+var noName = wrongInput{errors.New("--lan: the name is empty, give the run one, as in --lan digits")}
+
 // takesLinkUnless wants a link, or none when the run is named by --lan.
 func takesLinkUnless(lan *string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
+		if *lan == "" && cmd.Flags().Changed("lan") {
+			return noName
+		}
 		if *lan == "" {
 			return takes(1, "the link that `shoal up` printed, or --lan NAME")(cmd, args)
 		}
@@ -197,11 +205,14 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 	defer d.Close()
 	cfg.OnWait, cfg.Progress = d.Wait, d.Progress
 	d.linkDue = cfg.RunFile != nil
-	var self, notice string
+	var self string
+	var notices []string // to be shown after the link
 	cfg.OnNotice = func(text string) {
-		if notice = text; !d.linkDue {
+		if !d.linkDue {
 			d.Line("%s", text)
+			return
 		}
+		notices = append(notices, text)
 	}
 	cfg.OnSelf = func(id string) {
 		self = "this is peer " + swarm.Short(id)
@@ -210,11 +221,7 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 		}
 	}
 	cfg.OnLink = func(link string) {
-		more := append(otherWays(link, cfg.LAN), self)
-		if notice != "" {
-			more = append(more, notice)
-		}
-		d.Link(link, more...)
+		d.Link(link, append(append(otherWays(link, cfg.LAN), self), notices...)...)
 		if cfg.Peers > 1 && len(cfg.Listen)+len(cfg.Announce) == 0 && !reachable(link) {
 			fmt.Fprintln(a.stderr, "shoal: this machine has no network address that others can reach: only processes on this machine can join")
 		}
