@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 
@@ -62,7 +61,7 @@ func (m *member) openCheckpoints(ctx context.Context) error {
 		return &ConfigError{"checkpoint", err}
 	}
 	for _, step := range swept {
-		m.notice(slog.LevelInfo, "the checkpoint of step %d in %s was not finished and is removed", step, dir)
+		m.notice("the checkpoint of step %d in %s was not finished and is removed", step, dir)
 	}
 	entries, err := checkpoint.List(dir)
 	if err != nil {
@@ -70,7 +69,7 @@ func (m *member) openCheckpoints(ctx context.Context) error {
 	}
 	switch {
 	case len(entries) == 0 && m.cfg.Resume:
-		m.notice(slog.LevelInfo, "there is no checkpoint in %s: the run begins afresh", dir)
+		m.notice("there is no checkpoint in %s: the run begins afresh", dir)
 		return nil
 	case len(entries) == 0:
 		return nil
@@ -130,13 +129,13 @@ func (m *member) choose(ctx context.Context, entries []checkpoint.Entry) error {
 				}
 			}
 			m.checkpoint, m.task.resume = c, &resumePoint{c.Hash, c.Manifest.Position}
-			m.notice(slog.LevelInfo, "going on from the checkpoint of step %d in %s", c.Step, m.cfg.Checkpoint)
+			m.notice("going on from the checkpoint of step %d in %s", c.Step, m.cfg.Checkpoint)
 			return nil
 		}
 		if c != nil {
 			c.Close()
 		}
-		m.notice(slog.LevelWarn, "the checkpoint of step %d can't be used: %v", e.Step, err)
+		m.notice("the checkpoint of step %d can't be used: %v", e.Step, err)
 		failed = append(failed, err)
 	}
 	return &ConfigError{"checkpoint", fmt.Errorf("no checkpoint in %s can be used, the newest because %w", m.cfg.Checkpoint, failed[0])}
@@ -184,7 +183,10 @@ func (m *member) saving(cfg *fsdp.Config) error {
 	cfg.SaveEvery = m.task.run.Checkpoint.Every
 	if cfg.SaveEvery > 0 {
 		cfg.Saver = &checkpoint.Saver{Dir: m.cfg.Checkpoint, Run: m.task.saved(m.runID), Keep: m.task.run.Checkpoint.Keep,
-			Notice: func(text string) { m.notice(slog.LevelWarn, "%s", text) }}
+			Notice: func(text string) {
+				m.cfg.Log.Warn(text)
+				m.notice("%s", text)
+			}}
 	}
 	c := m.checkpoint
 	if c == nil {
@@ -196,15 +198,6 @@ func (m *member) saving(cfg *fsdp.Config) error {
 	}
 	cfg.Resume = &fsdp.Resume{Position: m.task.resume.Position, Read: c.Read, Losses: losses, StepHashes: hashes}
 	return nil
-}
-
-// notice tells a person something.
-func (m *member) notice(level slog.Level, format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	m.cfg.Log.Log(context.Background(), level, text)
-	if m.cfg.OnNotice != nil {
-		m.cfg.OnNotice(text)
-	}
 }
 
 // Checkpoint is one in a folder, see Checkpoints.

@@ -74,6 +74,12 @@ func (c *Config) Check() error {
 			}
 			return nil
 		}},
+		{"lan", func() error {
+			if c.LAN == "" {
+				return nil
+			}
+			return peer.CheckLANName(c.LAN)
+		}},
 		{"identity", func() error { return hasFolder(c.Identity) }},
 	} {
 		if err := f.check(); err != nil {

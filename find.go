@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"shoal/peer"
@@ -28,6 +29,11 @@ func (c *Config) checkFind() error {
 	case short:
 		_, _, err := peer.ParseInvitation(c.Link)
 		return err
+	case c.Link != "" && strings.Contains(c.Link, "."):
+		if _, _, err := peer.ParseInvitation(c.Link); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: the short form RUN-ID.SECRET needs the address of a peer to ask at: add --via HOST:PORT", peer.ErrBadLink)
 	case c.Link != "":
 		_, err := peer.ParseLink(c.Link)
 		return err
@@ -41,15 +47,26 @@ func (m *member) find(ctx context.Context) (peer.Link, error) {
 	defer cancel()
 	switch {
 	case m.cfg.Link == "":
-		return m.host.FindLAN(ctx, m.cfg.LAN)
+		m.notice("looking for the run %s on the local network ...", m.cfg.LAN)
+		return m.host.FindLAN(ctx, m.cfg.LAN, func(names []string) {
+			m.notice("nobody here has a run %s, but there is %s; still looking ...", m.cfg.LAN, strings.Join(names, ", "))
+		})
 	case len(m.cfg.Via) > 0:
 		run, secret, err := peer.ParseInvitation(m.cfg.Link)
 		if err != nil {
 			return peer.Link{}, err
 		}
+		m.notice("looking for the run through %s ...", strings.Join(m.cfg.Via, ", "))
 		return m.host.FindRun(ctx, run, secret, m.cfg.Via)
 	}
 	return peer.ParseLink(m.cfg.Link)
+}
+
+// notice tells the user something before the run begins.
+func (m *member) notice(format string, args ...any) {
+	if m.cfg.OnNotice != nil {
+		m.cfg.OnNotice(fmt.Sprintf(format, args...))
+	}
 }
 
 // beFound lets others find the run: through any peer of any run, for every member; on the local network if the peer

@@ -198,7 +198,8 @@ func (m *member) join(ctx context.Context) error {
 	cfg.RunID, cfg.Secret = link.Run, link.Secret
 	cfg.Packing = m.task.run.Wire.Packing
 	if warning := m.task.hyper().Reduce.Warning(); warning != "" {
-		m.notice(slog.LevelWarn, "%s", warning)
+		m.cfg.Log.Warn(warning)
+		m.notice("%s", warning)
 	}
 	cfg.Decide = m.decide()
 	cfg.Offer = swarm.Offer{Kind: "daemon", Weight: m.cfg.Memory >> 20, Cores: m.cores(), Backend: m.device.Name(),

@@ -67,28 +67,20 @@ func newTaskFrom(ctx context.Context, run RunFile, cfg Config, fetch openFetcher
 	if t.data == nil {
 		return nil, fmt.Errorf("Config.Model is set but Config.Data is nil")
 	}
-	if err := model.Validate(t.model); err != nil {
+	own := t.model
+	if t.model, t.frozen, err = prepareModel(t.model, run); err != nil {
 		return nil, err
 	}
-	if err := fsdp.CheckFrozen(t.model, run.Train.Frozen); err != nil {
-		return nil, err
-	}
-	if t.frozen, err = fsdp.FrozenBy(run.Train.Frozen); err != nil {
-		return nil, err
-	}
-	t.trained = t.hash(strings.Join(run.Result(), "\n"))
-	if t.model, err = fsdp.Wrap(run.Mesh.Wrap).Apply(t.model); err != nil {
-		return nil, err
-	}
-	t.fingerprint = t.hash(string(run.Canonical()))
+	t.fingerprint = t.hash(string(run.Canonical()), t.model)
+	t.trained = t.hash(strings.Join(run.Result(), "\n"), own)
 	return t, nil
 }
 
-// hash is a fingerprint of a run's text, the model and the data.
-func (t *task) hash(run string) string {
+// hash is a fingerprint of a run's text, a model and the data.
+func (t *task) hash(run string, m model.Model) string {
 	h := sha256.New()
 	h.Write([]byte(run))
-	h.Write([]byte(model.Describe(t.model)))
+	h.Write([]byte(model.Describe(m)))
 	fmt.Fprintf(h, "%d samples", t.data.Len())
 	if t.eval != nil {
 		fmt.Fprintf(h, ", %d held out", t.eval.Len())
@@ -97,6 +89,36 @@ func (t *task) hash(run string) string {
 		fmt.Fprintf(h, ", %v", id)
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// prepareModel makes of a model what the run file says of it: its units, and which of its parameters are frozen.
+func prepareModel(m model.Model, run RunFile) (wrapped model.Model, frozen func(name string) bool, err error) {
+	if err := model.Validate(m); err != nil {
+		return nil, nil, err
+	}
+	if err := fsdp.CheckFrozen(m, run.Train.Frozen); err != nil {
+		return nil, nil, fmt.Errorf("train.%w", err) // it says "frozen: ..."
+	}
+	if frozen, err = fsdp.FrozenBy(run.Train.Frozen); err != nil {
+		return nil, nil, err
+	}
+	wrapped, err = fsdp.Wrap(run.Mesh.Wrap).Apply(m)
+	return wrapped, frozen, err
+}
+
+// CheckModel says what is wrong with the model of a run file, as far as it can be told without data: a *ConfigError, or nil.
+func CheckModel(run RunFile) error {
+	if run.Model.Type == runfile.Custom {
+		return nil
+	}
+	m, err := buildModel(run.Model)
+	if err == nil {
+		_, _, err = prepareModel(m, run)
+	}
+	if err != nil {
+		return &ConfigError{Err: err}
+	}
+	return nil
 }
 
 // build makes the model and the data that the run file names.

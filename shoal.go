@@ -91,9 +91,9 @@ type Config struct {
 	OnSelf func(peerID string)
 	// OnLink is called once the run can be joined, with the link for others.
 	OnLink func(link string)
-	// OnNotice is called with each line that a user must see: that the result depends on the peers (precision.reduce: fp32
-	// or bf16), what a run goes on from, that a checkpoint could not be saved. It may be called at any time before Run
-	// returns, once at a time.
+	// OnNotice is called with each line that a user should read: that a run is being looked for, and what was found instead;
+	// that the result depends on the peers (precision.reduce: fp32 or bf16); what a run goes on from; that a checkpoint
+	// could not be saved. It may be called at any time before Run returns, once at a time.
 	OnNotice func(text string)
 	// OnWait is called as the number of peers in a run that has not begun changes.
 	OnWait func(have, want int)

@@ -9,6 +9,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -158,6 +160,9 @@ func (h *Host) JoinDHT(ctx context.Context, via []string) error {
 		if err = h.reach(ctx, targets); err == nil {
 			return nil
 		}
+		if errors.Is(err, ErrUnknownHost) {
+			return err
+		}
 		if h.pause(ctx) != nil {
 			return err
 		}
@@ -182,13 +187,13 @@ func (h *Host) FindRun(ctx context.Context, run, secret string, via []string) (L
 		if err == nil {
 			return l, nil
 		}
-		if ctx.Err() == nil || why == nil { // a look that was cut short knows less than the one before
+		if ctx.Err() == nil || why == nil || errors.Is(err, ErrUnknownHost) { // a look that was cut short knows less than the one before
 			why = err
 		}
 		if errors.Is(err, ErrWrongSecret) {
 			refused++
 		}
-		if refused == refusals || h.pause(ctx) != nil {
+		if refused == refusals || errors.Is(err, ErrUnknownHost) || h.pause(ctx) != nil {
 			return Link{}, fmt.Errorf("find run %s: %w", run, why)
 		}
 	}
@@ -313,7 +318,7 @@ func (h *Host) reach(ctx context.Context, targets []*target) error {
 		if err == nil {
 			return nil
 		}
-		if first == nil {
+		if first == nil || errors.Is(first, ErrUnknownHost) { // as long as one of them may answer yet, it is tried again
 			first = err
 		}
 	}
@@ -321,6 +326,9 @@ func (h *Host) reach(ctx context.Context, targets []*target) error {
 }
 
 func (h *Host) reachOne(ctx context.Context, t *target) error {
+	if err := known(ctx, t.addrs); err != nil {
+		return err
+	}
 	if t.id == "" {
 		id, err := h.whoIsAt(ctx, t.addrs)
 		if err != nil {
@@ -334,6 +342,26 @@ func (h *Host) reachOne(ctx context.Context, t *target) error {
 	ctx = network.WithForceDirectDial(ctx, "shoal")
 	if err := h.host.Connect(ctx, peer.AddrInfo{ID: t.id, Addrs: t.addrs}); err != nil {
 		return dialError(ctx, t.id, t.addrs, err)
+	}
+	return nil
+}
+
+// known looks for the host name in addrs, if there is one: libp2p would dial nobody and not say why.
+func known(ctx context.Context, addrs []ma.Multiaddr) error {
+	for _, a := range addrs {
+		if len(a) == 0 || !slices.Contains([]int{ma.P_DNS, ma.P_DNS4, ma.P_DNS6}, a[0].Protocol().Code) {
+			return nil
+		}
+		name := a[0].Value()
+		_, err := net.DefaultResolver.LookupHost(ctx, name)
+		var dns *net.DNSError
+		switch {
+		case errors.As(err, &dns) && dns.IsNotFound:
+			return fmt.Errorf("%w %s", ErrUnknownHost, name)
+		case err != nil:
+			return fmt.Errorf("%w: look up host %s: %w", ErrUnreachable, name, singleLine{err})
+		}
+		return nil
 	}
 	return nil
 }

@@ -265,15 +265,27 @@ func TestCloseEndsFindRun(t *testing.T) {
 }
 
 func TestInvitation(t *testing.T) {
-	l := Link{Run: "00ff", Secret: NewSecret()}
-	run, secret, err := ParseInvitation(" " + l.Invitation() + "\n")
+	l := Link{Run: NewSecret(), Secret: NewSecret()}
+	run, secret, err := ParseInvitation(" " + strings.ToUpper(l.Invitation()) + "\n")
 	if err != nil || run != l.Run || secret != l.Secret {
 		t.Errorf("%s, %s, %v", run, secret, err)
 	}
-	for _, bad := range []string{"", "run", "run.", ".secret", "ru n.secret", "shoal:abc.def", strings.Repeat("x", 200) + ".y"} {
+	for _, bad := range []string{"", "run", "run.", ".secret", "ru n.secret", "shoal:abc.def", strings.Repeat("x", 200) + ".y",
+		"0000.0000", l.Run + "." + l.Secret[1:], l.Run + "0." + l.Secret, "x" + l.Run[1:] + "." + l.Secret, l.Invitation() + "." + l.Secret} {
 		if _, _, err := ParseInvitation(bad); !errors.Is(err, ErrBadLink) {
 			t.Errorf("%q: %v", bad, err)
 		}
+	}
+}
+
+// A host name that nobody has is no reason to look for long.
+func TestUnknownHost(t *testing.T) {
+	h := newTestHost(t, Config{})
+	ctx, cancel := context.WithTimeout(testContext(t), 2*time.Second)
+	defer cancel()
+	_, err := h.FindRun(ctx, NewSecret(), NewSecret(), []string{"no-such-host.invalid:4001"})
+	if !errors.Is(err, ErrUnknownHost) && !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "host no-such-host.invalid") {
+		t.Errorf("found with %v", err)
 	}
 }
 

@@ -25,6 +25,9 @@ var (
 	// ErrRunNotFound is wrapped by FindRun and FindLAN when nobody was found in time.
 	ErrRunNotFound = errors.New("the run was not found")
 
+	// ErrUnknownHost is wrapped by FindRun and JoinDHT when the host name of an address to ask at means nothing.
+	ErrUnknownHost = errors.New("unknown host")
+
 	// ErrWrongSecret is wrapped by FindRun when members were found but the secret is not theirs.
 	ErrWrongSecret = errors.New("the secret is not that of the run")
 )
@@ -35,12 +38,17 @@ const (
 	proofProtocol = "/shoal/run/1"
 	proofTimeout  = 5 * time.Second
 	findPause     = 300 * time.Millisecond // before looking again
+
+	invitationDigits = 32 // of a run id and of a secret
+
+	maxLANName   = 64
+	lanNameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 )
 
 // Invitation is the short form of a link, for those who know the address of any peer: "run.secret".
 func (l Link) Invitation() string { return l.Run + "." + l.Secret }
 
-// ParseInvitation reads what Invitation has written.
+// ParseInvitation reads what Invitation has written. Space around it, and upper case, do no harm.
 func ParseInvitation(text string) (run, secret string, err error) {
 	run, secret, ok := strings.Cut(strings.TrimSpace(text), ".")
 	switch {
@@ -48,10 +56,25 @@ func ParseInvitation(text string) (run, secret string, err error) {
 		return "", "", fmt.Errorf("%w: it is a whole link, which needs no address to ask at", ErrBadLink)
 	case !ok || run == "" || secret == "":
 		return "", "", fmt.Errorf("%w: want RUN-ID.SECRET, as the peer that started the run shows it", ErrBadLink)
-	case len(run) > maxLinkField || len(secret) > maxLinkField || !printable(run) || !printable(secret):
-		return "", "", fmt.Errorf("%w: run id and secret are printable ASCII, at most %d bytes each", ErrBadLink, maxLinkField)
+	}
+	run, secret = strings.ToLower(run), strings.ToLower(secret)
+	for _, f := range []struct{ name, text string }{{"run id", run}, {"secret", secret}} {
+		if n := len(f.text); n != invitationDigits {
+			return "", "", fmt.Errorf("%w: want RUN-ID.SECRET, of %d hexadecimal digits each; this %s has %d characters", ErrBadLink, invitationDigits, f.name, n)
+		}
+		if strings.Trim(f.text, "0123456789abcdef") != "" {
+			return "", "", fmt.Errorf("%w: want RUN-ID.SECRET, of %d hexadecimal digits each; this %s has others", ErrBadLink, invitationDigits, f.name)
+		}
 	}
 	return run, secret, nil
+}
+
+// CheckLANName says what is wrong with a run's name on the local network, if anything.
+func CheckLANName(name string) error {
+	if name == "" || len(name) > maxLANName || strings.Trim(name, lanNameChars) != "" {
+		return fmt.Errorf("%.100q is no name for the local network: want 1 to %d letters, digits, '.', '-' or '_'", name, maxLANName)
+	}
+	return nil
 }
 
 // runKey stands for a run where others can see it.

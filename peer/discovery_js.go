@@ -28,4 +28,6 @@ func (h *Host) FindRun(context.Context, string, string, []string) (Link, error) 
 func (h *Host) AdvertiseLAN(string, Link) error { return errNoDiscovery }
 
 // FindLAN is for daemons.
-func (h *Host) FindLAN(context.Context, string) (Link, error) { return Link{}, errNoDiscovery }
+func (h *Host) FindLAN(context.Context, string, func([]string)) (Link, error) {
+	return Link{}, errNoDiscovery
+}

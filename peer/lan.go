@@ -30,30 +30,22 @@ import (
 var ErrAmbiguous = errors.New("several runs have this name: choose one by its link")
 
 const (
-	lanProtocol  = "/shoal/lan/1"
-	lanService   = "_shoal._udp"
-	lanDomain    = "local"
-	lanPort      = 4001 // records must have one; the addresses have the true ones
-	lanTTL       = 120  // seconds
-	lanRound     = time.Second
-	maxLANName   = 64
-	maxLANAddrs  = 8   // so that records fit into a packet
-	maxLANText   = 255 // bytes of one text record
-	maxLANPeers  = 64  // that are listened to in a round
-	lanNameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
+	lanProtocol = "/shoal/lan/1"
+	lanService  = "_shoal._udp"
+	lanDomain   = "local"
+	lanPort     = 4001 // records must have one; the addresses have the true ones
+	lanTTL      = 120  // seconds
+	lanRound    = time.Second
+	lanPatience = 3 * time.Second // before other names are told
+	maxLANAddrs = 8               // so that records fit into a packet
+	maxLANText  = 255             // bytes of one text record
+	maxLANPeers = 64              // that are listened to in a round
 )
-
-func checkLANName(name string) error {
-	if name == "" || len(name) > maxLANName || strings.Trim(name, lanNameChars) != "" {
-		return fmt.Errorf("%q is no name for the local network: want 1 to %d letters, digits, '.', '-' or '_'", name, maxLANName)
-	}
-	return nil
-}
 
 // AdvertiseLAN has FindLAN find the link by name, on all networks that this machine is on, until the Host is closed.
 // Whoever is on one of them may have the link, secret included: that is what it is for. Once per Host.
 func (h *Host) AdvertiseLAN(name string, l Link) error {
-	if err := checkLANName(name); err != nil {
+	if err := CheckLANName(name); err != nil {
 		return fmt.Errorf("peer: %w", err)
 	}
 	if err := l.Check(); err != nil {
@@ -123,7 +115,7 @@ func parseLANRecords(records []string) (name string, id peer.ID, addrs []ma.Mult
 			}
 		}
 	}
-	return name, id, addrs, checkLANName(name) == nil && id != "" && len(addrs) > 0
+	return name, id, addrs, CheckLANName(name) == nil && id != "" && len(addrs) > 0
 }
 
 // answerLAN gives the link to who asks for it by name from the same network.
@@ -160,13 +152,15 @@ func onOneOf(networks []net.Addr, addr string) bool {
 }
 
 // FindLAN finds the run that was advertised by name and returns its link. It looks until ctx ends, and wraps
-// ErrRunNotFound or ErrAmbiguous.
-func (h *Host) FindLAN(ctx context.Context, name string) (Link, error) {
-	if err := checkLANName(name); err != nil {
+// ErrRunNotFound or ErrAmbiguous. If all that has answered after a while has other names, onOthers, unless nil, is told them,
+// once, and the search goes on.
+func (h *Host) FindLAN(ctx context.Context, name string, onOthers func(names []string)) (Link, error) {
+	if err := CheckLANName(name); err != nil {
 		return Link{}, fmt.Errorf("peer: %w", err)
 	}
 	others := map[string]bool{} // names that were seen
 	why := error(nil)
+	begin := time.Now()
 	for h.ctx.Err() == nil && ctx.Err() == nil {
 		found, err := browseLAN(ctx)
 		if err != nil {
@@ -190,6 +184,10 @@ func (h *Host) FindLAN(ctx context.Context, name string) (Link, error) {
 			if p.name != name && len(others) < maxLANPeers {
 				others[p.name] = true
 			}
+		}
+		if onOthers != nil && why == nil && len(others) > 0 && time.Since(begin) >= lanPatience {
+			onOthers(slices.Sorted(maps.Keys(others)))
+			onOthers = nil
 		}
 	}
 	err := fmt.Errorf("look for run %s on the local network: %w", name, ErrRunNotFound)

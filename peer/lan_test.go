@@ -32,23 +32,23 @@ func TestLAN(t *testing.T) {
 	h := newTestHost(t, Config{})
 	ctx, cancel := context.WithTimeout(testContext(t), 5*time.Second)
 	defer cancel()
-	found, err := h.FindLAN(ctx, "one-"+here)
+	found, err := h.FindLAN(ctx, "one-"+here, nil)
 	if errors.Is(err, ErrRunNotFound) && !strings.Contains(err.Error(), here) {
 		t.Skipf("multicast doesn't work here: %v", err)
 	}
 	if err != nil || found.String() != one.String() {
 		t.Fatalf("found %+v, %v, want %+v", found, err, one)
 	}
-	if found, err := h.FindLAN(testContext(t), "two-"+here); err != nil || found.String() != two.String() {
+	if found, err := h.FindLAN(testContext(t), "two-"+here, nil); err != nil || found.String() != two.String() {
 		t.Errorf("found %+v, %v, want %+v", found, err, two)
 	}
 	short, cancel := context.WithTimeout(testContext(t), 1500*time.Millisecond)
 	defer cancel()
-	if _, err := h.FindLAN(short, "six-"+here); !errors.Is(err, ErrRunNotFound) || !strings.Contains(err.Error(), "one-"+here) {
+	if _, err := h.FindLAN(short, "six-"+here, nil); !errors.Is(err, ErrRunNotFound) || !strings.Contains(err.Error(), "one-"+here) {
 		t.Errorf("a name that nobody has: %v", err)
 	}
 	advertise(t, "one-"+here, "run-3")
-	if _, err := h.FindLAN(testContext(t), "one-"+here); !errors.Is(err, ErrAmbiguous) {
+	if _, err := h.FindLAN(testContext(t), "one-"+here, nil); !errors.Is(err, ErrAmbiguous) {
 		t.Errorf("two runs of one name: %v", err)
 	}
 }
@@ -60,7 +60,7 @@ func TestAdvertiseRefuses(t *testing.T) {
 		if h.AdvertiseLAN(name, l) == nil {
 			t.Errorf("advertised as %q", name)
 		}
-		if _, err := h.FindLAN(testContext(t), name); err == nil || errors.Is(err, ErrRunNotFound) {
+		if _, err := h.FindLAN(testContext(t), name, nil); err == nil || errors.Is(err, ErrRunNotFound) {
 			t.Errorf("looked for %q: %v", name, err)
 		}
 	}
@@ -163,7 +163,7 @@ func FuzzLANRecords(f *testing.F) {
 		if !ok {
 			return
 		}
-		if checkLANName(name) != nil || id.Validate() != nil || len(addrs) > maxLANAddrs {
+		if CheckLANName(name) != nil || id.Validate() != nil || len(addrs) > maxLANAddrs {
 			t.Errorf("%q, %s, %v", name, id, addrs)
 		}
 		l := Link{Peer: id.String(), Addrs: texts(addrs), Run: "x", Secret: "y"}

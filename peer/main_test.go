@@ -102,8 +102,8 @@ func helperMember(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	defer h.Close()
-	l := Link{Peer: h.Self(), Addrs: h.Addrs(), Run: "netns", Secret: NewSecret()}
-	if err := errors.Join(h.ProvideRun(l), h.AdvertiseLAN(l.Run, l)); err != nil {
+	l := Link{Peer: h.Self(), Addrs: h.Addrs(), Run: NewSecret(), Secret: NewSecret()}
+	if err := errors.Join(h.ProvideRun(l), h.AdvertiseLAN("netns", l)); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, l)
@@ -147,7 +147,7 @@ func helperFindLAN(ctx context.Context, in io.Reader, out io.Writer) error {
 	if _, err := fmt.Fscanln(in, &name); err != nil {
 		return err
 	}
-	l, err := h.FindLAN(ctx, name)
+	l, err := h.FindLAN(ctx, name, nil)
 	if err == nil {
 		fmt.Fprintln(out, l)
 	}

@@ -60,6 +60,9 @@ func (c *Config) Validate() error {
 	if err := c.RunFile.Validate(); err != nil {
 		return wrong("", "testnet: run file: %w", err)
 	}
+	if err := shoal.CheckModel(*c.RunFile); err != nil {
+		return err
+	}
 	if c.Peers < 1 || c.Peers > MaxPeers {
 		return wrong("peers", "%d is not allowed here, use 1 to %d", c.Peers, MaxPeers)
 	}

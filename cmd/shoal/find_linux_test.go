@@ -47,12 +47,17 @@ func TestNobodyFindsTheRun(t *testing.T) {
 	invitation := strings.Fields(up.line(t, "or, knowing the address of any peer: shoal join "))[9]
 	run, _, _ := strings.Cut(invitation, ".")
 	for want, args := range map[string][]string{
-		"the secret is not that of the run": {"join", run + ".0000", "--via", "127.0.0.1:4001"},
+		"the secret is not that of the run": {"join", run + "." + strings.Repeat("0", 32), "--via", "127.0.0.1:4001"},
 		"there is digits":                   {"join", "--lan", "letters"},
-		"no node knows a member":            {"join", "0000.0000", "--via", "127.0.0.1:4001"},
+		"no node knows a member":            {"join", strings.Repeat("0", 32) + "." + strings.Repeat("0", 32), "--via", "127.0.0.1:4001"},
 		"connection refused":                {"join", invitation, "--via", "127.0.0.1:1"},
 	} {
 		p := in(args...)
+		if args[1] == "--lan" {
+			if line := p.line(t, "nobody here has a run letters"); !strings.Contains(line, "there is digits; still looking") {
+				t.Errorf("said %q", line)
+			}
+		}
 		defer func() { p.refused(t, want) }() // when all have started: each one looks for a while
 	}
 }

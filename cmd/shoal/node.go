@@ -99,6 +99,9 @@ func (a *app) upCommand() *cobra.Command {
 			if peers < 1 || peers > shoal.MaxPeers {
 				return wrongInput{fmt.Errorf("--peers: %d is not allowed here, use 1 to %d", peers, shoal.MaxPeers)}
 			}
+			if cmd.Flags().Changed("lan") && n.lan == "" {
+				return noName
+			}
 			cfg.Peers, cfg.Resume = peers, resume
 			if cfg.RunFile, err = a.readRunFile(args[0]); err != nil {
 				return err
@@ -156,9 +159,14 @@ func (a *app) joinCommand() *cobra.Command {
 	return cmd
 }
 
+var noName = wrongInput{errors.New("--lan: the name is empty, give the run one, as in --lan digits")}
+
 // takesLinkUnless wants a link, or none when the run is named by --lan.
 func takesLinkUnless(lan *string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
+		if *lan == "" && cmd.Flags().Changed("lan") {
+			return noName
+		}
 		if *lan == "" {
 			return takes(1, "the link that `shoal up` printed, or --lan NAME")(cmd, args)
 		}

@@ -123,8 +123,17 @@ func (c *Core) lostContact(missing []Member) Stopped {
 		names = append(names, c.st.place(m.ID))
 	}
 	s.Peer, s.Rank = missing[0].Peer, c.st.rank(missing[0].ID)
-	s.Reason = fmt.Sprintf("lost contact with %s: without them the run's log has no quorum", strings.Join(names, ", "))
+	s.Reason = fmt.Sprintf("lost contact with %s, which the run's log needs: %s", strings.Join(names, " and "), c.votersInWords())
 	return s
+}
+
+// votersInWords says why the log can't go on without those that are missing.
+func (c *Core) votersInWords() string {
+	n := len(c.conf.GetVoters())
+	if n == 1 {
+		return fmt.Sprintf("with %d peers there is one voter", len(c.st.Members))
+	}
+	return fmt.Sprintf("more than half of its %d voters must be there", n)
 }
 
 // order is the place among all members.
