@@ -22,6 +22,7 @@ type Report struct {
 	ModelParameters   int64             `json:"model_parameters"`
 	Steps             int               `json:"steps"`
 	Loss              Losses            `json:"loss"`       // mean loss of each step's global batch
+	LossUnit          string            `json:"loss_unit"`  // PerToken or PerLabel
 	Eval              *Eval             `json:"eval"`       // nil if nothing was held out
 	StateHash         string            `json:"state_hash"` // hex
 	StepHashes        map[string]string `json:"step_hashes"`
@@ -34,6 +35,12 @@ type Report struct {
 
 // Warning says in words what the hashes do not promise, if precision.reduce makes them depend on the peers.
 func (r *Report) Warning() string { return fsdp.Format(r.Reduce).Warning() }
+
+// Units of a loss.
+const (
+	PerToken = "nats per token" // of a language model, which predicts each token's successor
+	PerLabel = "nats per label"
+)
 
 // Eval is how the trained model does on held-out samples.
 type Eval struct {
