@@ -352,6 +352,9 @@ func (m *member) report(res *fsdp.Result) (*Report, error) {
 		Reduce: m.task.run.Precision.Reduce, Steps: len(res.Losses), Loss: report.Losses(res.Losses), StateHash: res.StateHash, StepHashes: map[string]string{},
 		KernelFingerprint: m.fingerprint, WallSeconds: res.Wall.Seconds(), ResumedStep: m.begins(),
 	}
+	if r.LossUnit = report.PerLabel; m.task.run.Model.Type == "gpt" {
+		r.LossUnit = report.PerToken
+	}
 	for i := range m.view.Members {
 		var row report.Peer
 		if i >= len(res.MemberRows) || json.Unmarshal(res.MemberRows[i], &row) != nil || row.Rank != i {

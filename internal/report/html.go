@@ -72,7 +72,8 @@ func toFloat(v any) float64 {
 	return 0
 }
 
-// LastLoss and Steps64 are for the template.
+// Language, LastLoss and Steps64 are for the template.
+func (p *page) Language() bool    { return p.LossUnit == PerToken }
 func (p *page) LastLoss() float64 { return p.lastLoss() }
 func (p *page) Steps64() int64    { return int64(p.Steps) }
 

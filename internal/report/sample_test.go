@@ -16,6 +16,7 @@ func sample(n int) Report {
 		Reduce:            "fixed32",
 		ModelParameters:   605706,
 		Steps:             450,
+		LossUnit:          PerLabel,
 		Eval:              &Eval{Accuracy: 0.9875, Loss: 0.0431},
 		StateHash:         strings.Repeat("0123456789abcdef", 4),
 		StepHashes:        map[string]string{"100": strings.Repeat("a1", 32), "20": strings.Repeat("b2", 32)},

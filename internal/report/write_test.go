@@ -127,6 +127,25 @@ func TestOddReports(t *testing.T) {
 	}
 }
 
+// What counts for a language model is its loss, and what its accuracy means has to be said.
+func TestPageOfLanguageModel(t *testing.T) {
+	r := sample(1)
+	r.LossUnit, r.Steps, r.Loss = PerToken, 1, r.Loss[:1]
+	page, err := r.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(page)
+	for _, want := range []string{"<dt>Held-out loss, nats per token</dt>", "<dt>Next-token accuracy</dt>", "<dt>Step</dt>", "Loss of each step, nats per token"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(text, "<dt>Accuracy</dt>") {
+		t.Error("the page speaks of accuracy alone")
+	}
+}
+
 // A run of one step has no curve but a dot, on the page and in the picture.
 func TestOneStepIsADot(t *testing.T) {
 	r := Report{Steps: 1, Loss: []float64{2.3}}

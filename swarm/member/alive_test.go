@@ -82,6 +82,13 @@ func TestDeaths(t *testing.T) {
 				if !ok || stop.Local != x.local || !strings.Contains(stop.Reason, rank) || stop.Peer != s.person(x.dead[0]).Peer {
 					t.Errorf("member %d: %+v", id, s.events[id][len(s.events[id])-1])
 				}
+				words := ", which the run's log needs: more than half of its 3 voters must be there"
+				if x.members == 2 {
+					words = ", which the run's log needs: with 2 peers there is one voter"
+				}
+				if x.local && !strings.Contains(stop.Reason, words) {
+					t.Errorf("member %d: %q, want %q", id, stop.Reason, words)
+				}
 				if !s.cores[id].Finished() {
 					t.Errorf("member %d can't go", id)
 				}
