@@ -65,6 +65,15 @@ func (c *Config) Check() error {
 		{"kernel", func() error { return CheckKernel(c.Kernel) }},
 		{"listen", func() error { return each(c.Listen, peer.CheckListen) }},
 		{"announce", func() error { return each(c.Announce, peer.CheckAnnounce) }},
+		{"resume", func() error {
+			switch {
+			case c.Resume && c.Checkpoint == "":
+				return errors.New("give the folder of the checkpoints too, as --checkpoint DIR")
+			case c.Resume && c.joins():
+				return errors.New("a peer that joins does as the run does, only the one that starts it says so")
+			}
+			return nil
+		}},
 		{"lan", func() error {
 			if c.LAN == "" {
 				return nil

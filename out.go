@@ -127,28 +127,32 @@ func (o *output) add(p model.Param, values []float32) error {
 		o.began = nil
 	}
 	if o.err == nil {
-		o.err = o.file.WriteAt(p.Name, 0, kernel.Bytes(values))
+		o.err = o.addAt(p, 0, values)
 	}
 	return nil
 }
 
+// addAt takes a tensor's values from element first on.
+func (o *output) addAt(p model.Param, first int, values []float32) error {
+	return o.file.WriteAt(p.Name, first, kernel.Bytes(values))
+}
+
 // finish makes the files visible, both of them once they are on disk. If it is interrupted between the two, the state hash
 // in config.json is not that of the model, which whoever opens it checks.
-func (o *output) finish(t *task, runID, stateHash string) error {
-	if err := o.write(t, runID, stateHash); err != nil {
+func (o *output) finish(run RunFile, learned *data.Identity, runID, stateHash string) error {
+	if err := o.write(run, learned, runID, stateHash); err != nil {
 		return fmt.Errorf("the trained model was not written: %w", err)
 	}
 	return nil
 }
 
-func (o *output) write(t *task, runID, stateHash string) error {
+func (o *output) write(run RunFile, learned *data.Identity, runID, stateHash string) error {
 	if o.err != nil {
 		return o.err
 	}
-	run := t.run
 	run.Data.Path = "" // of this machine, nobody else's business
 	c := describeModel(run.Model)
-	c.RunFile, c.RunID, c.StateHash, c.Data = string(runfile.Marshal(run)), runID, stateHash, t.identity()
+	c.RunFile, c.RunID, c.StateHash, c.Data = string(runfile.Marshal(run)), runID, stateHash, learned
 	text, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shoal/fsdp"
+	"shoal/internal/checkpoint"
 	"shoal/internal/report"
 	"shoal/internal/sysinfo"
 	"shoal/internal/version"
@@ -33,6 +34,7 @@ type member struct {
 	out         *output // nil: this peer doesn't keep the model
 	undo        func()  // removes the folders that were made for it, if nothing came into them; nil if there are none
 	chunks      exchange
+	checkpoint  *checkpoint.Checkpoint // that the run goes on from; nil: it begins afresh
 }
 
 func run(ctx context.Context, cfg Config) (rep *Report, err error) {
@@ -46,6 +48,7 @@ func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 		}
 	}()
 	if err := m.prepare(ctx); err != nil {
+		m.closeCheckpoint()
 		return nil, configError(ctx, err)
 	}
 	defer func() {
@@ -67,7 +70,7 @@ func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 		}
 		defer m.out.abort()
 	}
-	m.fetchAhead(0)
+	m.fetchAhead(m.begins())
 	defer m.fetchWhile(m.node.Context())()
 	engine, err := m.engine()
 	if err != nil {
@@ -83,7 +86,7 @@ func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 	if rep, err = m.report(res); err != nil || m.out == nil {
 		return rep, err
 	}
-	return rep, m.out.finish(m.task, m.runID, res.StateHash)
+	return rep, m.out.finish(m.task.run, m.task.identity(), m.runID, res.StateHash)
 }
 
 // prepare checks the configuration and opens the device and the network, but talks to nobody.
@@ -113,6 +116,11 @@ func (m *member) prepare(ctx context.Context) error {
 		}
 		var err error
 		if m.task, err = newTask(ctx, *cfg.RunFile, *cfg); err != nil {
+			return err
+		}
+		m.runID = m.task.newRunID()
+		if err := m.openCheckpoints(ctx); err != nil {
+			m.task.close()
 			return err
 		}
 	}
@@ -156,7 +164,7 @@ func (m *member) join(ctx context.Context) error {
 	}
 	cfg := swarm.Config{Transport: m.host, Log: m.cfg.Log, Peers: m.cfg.Peers, OnWait: m.cfg.OnWait, Exact: true}
 	if !m.cfg.joins() {
-		link = peer.Link{Peer: m.host.Self(), Addrs: m.host.Addrs(), Run: m.task.newRunID(), Secret: peer.NewSecret()}
+		link = peer.Link{Peer: m.host.Self(), Addrs: m.host.Addrs(), Run: m.runID, Secret: peer.NewSecret()}
 		if cfg.Run, err = m.task.describe(); err != nil {
 			return err
 		}
@@ -182,6 +190,11 @@ func (m *member) join(ctx context.Context) error {
 		}
 	}
 	m.runID = link.Run
+	if m.cfg.joins() {
+		if err := m.joinCheckpoints(); err != nil {
+			return err
+		}
+	}
 	cfg.RunID, cfg.Secret = link.Run, link.Secret
 	cfg.Packing = m.task.run.Wire.Packing
 	if warning := m.task.hyper().Reduce.Warning(); warning != "" {
@@ -216,6 +229,11 @@ func (m *member) cores() int {
 func (m *member) decide() func(prev []byte, readies [][]byte) swarm.Decision {
 	d := &fsdp.Decider{Layout: fsdp.NewLayout(m.task.model, []int64{1}, m.task.frozen), Hyper: m.task.hyper(),
 		BatchSize: func(step int) int { return len(m.task.order(step)) }}
+	run := m.task.saved(m.runID)
+	d.Manifest = func(s *fsdp.Saved) (string, error) { return checkpoint.ManifestHash(run, s) }
+	if m.task.resume != nil {
+		d.Start = &m.task.resume.Position
+	}
 	return func(prev []byte, readies [][]byte) swarm.Decision {
 		kind, payload, err := d.Decide(prev, readies)
 		switch {
@@ -245,6 +263,9 @@ func (m *member) engine() (*fsdp.Engine, error) {
 		cfg.Export = m.out.add
 	}
 	cfg.Progress, cfg.Trace, cfg.Stats = m.progress(), m.cfg.Trace, m.stats
+	if err := m.saving(&cfg); err != nil {
+		return nil, err
+	}
 	return fsdp.NewEngine(cfg)
 }
 
@@ -296,6 +317,14 @@ func (m *member) progress() func(*fsdp.Outcome) {
 	}
 }
 
+// begins is the step with which this run begins or goes on.
+func (m *member) begins() int {
+	if m.task.resume == nil {
+		return 0
+	}
+	return m.task.resume.Position.Step
+}
+
 // stats is this member's row of the report, as everybody gets it.
 func (m *member) stats(res *fsdp.Result) []byte {
 	meter, wire := m.device.Meter(), m.node.Stats()
@@ -321,7 +350,7 @@ func (m *member) report(res *fsdp.Result) (*Report, error) {
 	r := &Report{
 		Version: report.Version, Name: m.task.run.Name, RunID: m.runID, Strategy: m.task.run.Mesh.Strategy,
 		Reduce: m.task.run.Precision.Reduce, Steps: len(res.Losses), Loss: report.Losses(res.Losses), StateHash: res.StateHash, StepHashes: map[string]string{},
-		KernelFingerprint: m.fingerprint, WallSeconds: res.Wall.Seconds(),
+		KernelFingerprint: m.fingerprint, WallSeconds: res.Wall.Seconds(), ResumedStep: m.begins(),
 	}
 	if r.LossUnit = report.PerLabel; m.task.run.Model.Type == "gpt" {
 		r.LossUnit = report.PerToken
@@ -347,7 +376,7 @@ func (m *member) report(res *fsdp.Result) (*Report, error) {
 	if res.EvalCount > 0 {
 		r.Eval = &report.Eval{Accuracy: float64(res.Correct) / float64(res.EvalCount), Loss: report.Number(res.EvalLoss)}
 	}
-	view := report.View{Number: m.view.Number, Reason: m.view.Reason}
+	view := report.View{Number: m.view.Number, Reason: m.view.Reason, Step: m.begins()}
 	for _, p := range m.view.Members {
 		view.Members = append(view.Members, p.Peer)
 	}
@@ -396,8 +425,15 @@ func (m *member) close(err error) {
 	if m.host != nil {
 		m.host.Close()
 	}
+	m.closeCheckpoint()
 	m.device.Close()
 	m.task.close()
+}
+
+func (m *member) closeCheckpoint() {
+	if m.checkpoint != nil {
+		m.checkpoint.Close()
+	}
 }
 
 // comm makes a Node the engine's Comm: the packages don't know each other's types.

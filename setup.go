@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"shoal/fsdp"
 	"shoal/internal/data"
@@ -27,6 +28,8 @@ type task struct {
 	manifest    *data.Manifest         // of chunks
 	frozen      func(name string) bool // nil: nothing
 	fingerprint string                 // of run file, model and data
+	trained     string                 // the same without what has no influence on the result
+	resume      *resumePoint           // nil: the run begins afresh
 }
 
 // description is what a peer that joins fetches before it is admitted. Its JSON fields are part of the protocol.
@@ -34,6 +37,7 @@ type description struct {
 	RunFile string         `json:"run_file"`       // without data.path
 	Model   string         `json:"model"`          // fingerprint of the task
 	Data    *data.Identity `json:"data,omitempty"` // the files that it learns from
+	Resume  *resumePoint   `json:"resume,omitempty"`
 }
 
 // newTask builds what run and cfg say. Its data can be read until ctx ends.
@@ -63,12 +67,20 @@ func newTaskFrom(ctx context.Context, run RunFile, cfg Config, fetch openFetcher
 	if t.data == nil {
 		return nil, fmt.Errorf("Config.Model is set but Config.Data is nil")
 	}
+	own := t.model
 	if t.model, t.frozen, err = prepareModel(t.model, run); err != nil {
 		return nil, err
 	}
+	t.fingerprint = t.hash(string(run.Canonical()), t.model)
+	t.trained = t.hash(strings.Join(run.Result(), "\n"), own)
+	return t, nil
+}
+
+// hash is a fingerprint of a run's text, a model and the data.
+func (t *task) hash(run string, m model.Model) string {
 	h := sha256.New()
-	h.Write(run.Canonical())
-	h.Write([]byte(model.Describe(t.model)))
+	h.Write([]byte(run))
+	h.Write([]byte(model.Describe(m)))
 	fmt.Fprintf(h, "%d samples", t.data.Len())
 	if t.eval != nil {
 		fmt.Fprintf(h, ", %d held out", t.eval.Len())
@@ -76,8 +88,7 @@ func newTaskFrom(ctx context.Context, run RunFile, cfg Config, fetch openFetcher
 	if id := t.identity(); id != nil {
 		fmt.Fprintf(h, ", %v", id)
 	}
-	t.fingerprint = hex.EncodeToString(h.Sum(nil))
-	return t, nil
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // prepareModel makes of a model what the run file says of it: its units, and which of its parameters are frozen.
@@ -135,7 +146,7 @@ func buildModel(m runfile.Model) (model.Model, error) {
 func (t *task) describe() ([]byte, error) {
 	run := t.run
 	run.Data.Path = ""
-	return json.Marshal(description{RunFile: string(runfile.Marshal(run)), Model: t.fingerprint, Data: t.identity()})
+	return json.Marshal(description{RunFile: string(runfile.Marshal(run)), Model: t.fingerprint, Data: t.identity(), Resume: t.resume})
 }
 
 // parseDescription is describe's inverse. A program with a model of its own must come to the same fingerprint. fetch, unless
@@ -168,6 +179,7 @@ func parseDescription(ctx context.Context, b []byte, cfg Config, fetch fetchData
 		t.close()
 		return nil, fmt.Errorf("this program builds another model or data set than the peer that started the run: use the same program and version")
 	}
+	t.resume = d.Resume
 	return t, nil
 }
 

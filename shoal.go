@@ -80,12 +80,20 @@ type Config struct {
 	// this peer doesn't keep it.
 	Out string
 
+	// Checkpoint is the folder for this peer's parts of checkpoints, which it must have if checkpoint.every of the run file
+	// is not 0. Peers of one machine may share it.
+	Checkpoint string
+	// Resume has a run that is started go on from the newest good checkpoint in the folder Checkpoint, which must have the
+	// files of all peers then; without one it begins afresh. Peers that join need no such word.
+	Resume bool
+
 	// OnSelf is called once, with this peer's id, before it talks to anybody.
 	OnSelf func(peerID string)
 	// OnLink is called once the run can be joined, with the link for others.
 	OnLink func(link string)
-	// OnNotice is called before the run begins, with a line that a user should read: that a run is being looked for, and what
-	// was found instead; and that the result depends on the peers (precision.reduce: fp32 or bf16).
+	// OnNotice is called with each line that a user should read: that a run is being looked for, and what was found instead;
+	// that the result depends on the peers (precision.reduce: fp32 or bf16); what a run goes on from; that a checkpoint
+	// could not be saved. It may be called at any time before Run returns, once at a time.
 	OnNotice func(text string)
 	// OnWait is called as the number of peers in a run that has not begun changes.
 	OnWait func(have, want int)

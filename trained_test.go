@@ -47,7 +47,7 @@ func TestSampleOfNaN(t *testing.T) {
 			}
 		}
 	}
-	if err := out.finish(full, "00", res.StateHash); err != nil {
+	if err := out.finish(full.run, full.identity(), "00", res.StateHash); err != nil {
 		t.Fatal(err)
 	}
 	trained, err := OpenTrained(dir)

@@ -46,6 +46,7 @@ type ready struct {
 	Square  float64 // the same of all tensors, in floats
 	Counts  []int   // per unit: microbatches summed in the own interval; -1 if it is empty
 	Cover   [][]Node
+	Saved   *savedPart // if a checkpoint was due before this attempt
 
 	Correct int64  // after the last step: held-out labels predicted right
 	Stats   []byte // after the last step: this member's row of the report
@@ -74,6 +75,7 @@ type Outcome struct {
 	C1, C2     float32
 	Updates    int    // updates applied up to and with this one
 	StateHash  string // of the parameters before this step, or of the final ones; empty if it was not asked for
+	Saved      *Saved // the checkpoint before this step, if one was due
 	EvalLoss   float64
 	EvalCount  int64
 	Correct    int64
@@ -102,6 +104,8 @@ func (o *Outcome) check(n int) error {
 	switch {
 	case o.Kind < EntryCommit || o.Kind > EntryDone:
 		return fmt.Errorf("fsdp: outcome in the log of unknown kind %d", o.Kind)
+	case o.Saved != nil && o.Saved.Position.Step != o.Step:
+		return fmt.Errorf("fsdp: outcome in the log of step %d with a checkpoint of step %d", o.Step, o.Saved.Position.Step)
 	case o.Kind == EntryDone:
 		return nil
 	case len(o.Next) != n || o.Kind == EntryCommit && len(o.Used) != n:
@@ -116,6 +120,10 @@ type Decider struct {
 	Hyper  Hyper
 	// BatchSize is the number of samples in step's global batch.
 	BatchSize func(step int) int
+	// Start is where the run goes on; nil at its beginning.
+	Start *Position
+	// Manifest is the hash of the manifest of a checkpoint that all owners have written. An error abandons it.
+	Manifest func(*Saved) (string, error)
 }
 
 // format is how gradients are summed.
@@ -124,6 +132,8 @@ func (d *Decider) format() format { return newFormat(&d.Hyper, d.Layout, nil) }
 // next says which step follows prev (nil before the first) and with which state.
 func (d *Decider) next(prev *Outcome) (step, attempt, updates, bad int, exps []int16) {
 	switch {
+	case prev == nil && d.Start != nil:
+		return d.Start.Step, 0, d.Start.Updates, d.Start.Bad, d.Layout.fromName(d.Start.Exponents)
 	case prev == nil:
 		exps = make([]int16, len(d.Layout.Tensors))
 		for i := range exps {
@@ -176,6 +186,10 @@ func (d *Decider) decide(prev *Outcome, members []ready) (*Outcome, error) {
 	if o.StateHash, err = d.stateHash(members); err != nil {
 		return nil, err
 	}
+	if prev == nil && d.Start != nil && o.StateHash != d.Start.StateHash {
+		return nil, fmt.Errorf("fsdp: the state that the members loaded has hash %q, the checkpoint %s", o.StateHash, d.Start.StateHash)
+	}
+	o.Saved = d.saved(Position{Step: o.Step, Updates: o.Updates, Bad: o.Bad, Exponents: exps, StateHash: o.StateHash}, members)
 	if o.Step == d.Hyper.Steps {
 		return d.done(o, sum, members), nil
 	}

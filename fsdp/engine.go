@@ -3,6 +3,8 @@ package fsdp
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,6 +77,14 @@ type Config struct {
 	// element first on.
 	Initial func(name string, first int, dst []float32) error
 
+	// Resume, if set, is what the run goes on from, in place of any initial parameters. Its Position is the same on every
+	// member.
+	Resume *Resume
+	// SaveEvery is the number of steps from one checkpoint to the next, the same on every member; 0 means none. Saver keeps
+	// this member's parts of them.
+	SaveEvery int
+	Saver     Saver
+
 	// Exporting says that some member wants the final parameters; it is the same on every member. Export, on those that
 	// do, is called for each tensor in turn with its float32 values, which are valid during the call only.
 	Exporting bool
@@ -135,6 +145,7 @@ type Engine struct {
 	giving   []lent // staging areas that others may still read from
 	sending  []lent // gradients on their way to their owners
 	cover    [][]Node
+	saved    *savedPart
 	res      *Result
 	arrivals arrivals
 }
@@ -186,7 +197,15 @@ func NewEngine(cfg Config) (*Engine, error) {
 	}
 	e.decider = &Decider{Layout: e.layout, Hyper: cfg.Hyper, BatchSize: func(s int) int { return len(cfg.Order(s)) }}
 	e.format = newFormat(&e.cfg.Hyper, e.layout, e.dev.Meter())
-	_, _, _, _, e.exps = e.decider.next(nil)
+	if r := cfg.Resume; r != nil {
+		if err := r.Position.check(&cfg.Hyper, len(e.layout.Tensors)); err != nil {
+			return nil, err
+		}
+		e.decider.Start = &r.Position
+		e.res.Losses = slices.Clone(r.Losses)
+		maps.Copy(e.res.StepHashes, r.StepHashes)
+	}
+	e.step, _, _, _, e.exps = e.decider.next(nil)
 	var units []int
 	for _, s := range e.stages {
 		units = append(units, s.Unit)
@@ -276,7 +295,9 @@ func (e *Engine) begin(u *unit) (err error) {
 		key := ref.Hash64(e.cfg.Hyper.Seed, s.Param.Name)
 		for done := 0; done < n && err == nil; done += len(chunk) {
 			c := chunk[:min(len(chunk), n-done)]
-			if e.cfg.Initial != nil {
+			if e.cfg.Resume != nil {
+				err = e.cfg.Resume.Read(Params, s.Param.Name, off-s.Off+done, c)
+			} else if e.cfg.Initial != nil {
 				err = e.cfg.Initial(s.Param.Name, off-s.Off+done, c)
 			} else {
 				fill(s.Param.Init, key, off-s.Off+done, c)
@@ -286,6 +307,9 @@ func (e *Engine) begin(u *unit) (err error) {
 	}
 	u.within(u.lo, u.hi, initial)
 	u.within(u.flo, u.fhi, initial)
+	if err == nil && e.cfg.Resume != nil {
+		err = e.loadState(u)
+	}
 	return err
 }
 
@@ -310,7 +334,7 @@ func fill(init model.Init, key uint64, first int, dst []float32) {
 func (e *Engine) Run(ctx context.Context) (*Result, error) {
 	start := time.Now()
 	defer context.AfterFunc(ctx, func() { e.dev.Cancel(context.Cause(ctx)) })()
-	if e.cfg.Hyper.Steps == 0 {
+	if e.cfg.Hyper.Steps == 0 || e.cfg.Resume != nil {
 		if err := e.hash(); err != nil {
 			return nil, err
 		}
@@ -348,7 +372,10 @@ func (e *Engine) apply(o *Outcome) (done bool, err error) {
 	if o.Step != e.step {
 		return false, fmt.Errorf("fsdp: the log ends step %d, this member is at step %d", o.Step, e.step)
 	}
-	if o.StateHash != "" {
+	if o.Saved != nil && e.cfg.Saver != nil {
+		e.cfg.Saver.Finish(o.Saved)
+	}
+	if o.StateHash != "" && (o.Step == e.cfg.Hyper.Steps || e.hashDue(o.Step)) {
 		e.res.StepHashes[o.Step] = o.StateHash
 	}
 	switch o.Kind {
@@ -369,16 +396,24 @@ func (e *Engine) apply(o *Outcome) (done bool, err error) {
 	}
 	e.last = o
 	e.step, _, _, _, e.exps = e.decider.next(o)
-	e.cover = nil
-	if o.Kind == EntryCommit && (e.step == e.cfg.Hyper.Steps || e.cfg.Hyper.HashEvery > 0 && e.step%e.cfg.Hyper.HashEvery == 0) {
+	e.cover, e.saved = nil, nil
+	if o.Kind == EntryCommit && (e.step == e.cfg.Hyper.Steps || e.hashDue(e.step) || e.saveDue()) {
 		if err := e.hash(); err != nil {
 			return false, err
+		}
+		if e.saveDue() {
+			e.save()
 		}
 	}
 	if e.cfg.Progress != nil {
 		e.cfg.Progress(o)
 	}
 	return false, e.dev.Sync()
+}
+
+// hashDue says whether the hash of the state after so many steps is recorded.
+func (e *Engine) hashDue(step int) bool {
+	return e.cfg.Hyper.HashEvery > 0 && step%e.cfg.Hyper.HashEvery == 0
 }
 
 // share is this member's part of the microbatches of a step's batch.

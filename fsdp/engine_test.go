@@ -49,6 +49,7 @@ type setup struct {
 	frozen    func(name string) bool
 	change    func(rank int, c *Config)
 	started   func(*Engine) // before the first step
+	start     *Position     // the Decider's
 }
 
 func fast(t testing.TB) kernel.Device {
@@ -85,7 +86,7 @@ func (s setup) run(t testing.TB) ([]*Result, []kernel.Device, error) {
 			return list
 		}
 	}
-	d := &Decider{Layout: NewLayout(s.model, []int64{1}, s.frozen), Hyper: s.hyper, BatchSize: func(i int) int { return len(order(i)) }}
+	d := &Decider{Layout: NewLayout(s.model, []int64{1}, s.frozen), Hyper: s.hyper, BatchSize: func(i int) int { return len(order(i)) }, Start: s.start}
 	mesh := NewLocalMesh(len(s.weights), d.Decide)
 	results := make([]*Result, len(s.weights))
 	devices := make([]kernel.Device, len(s.weights))

@@ -38,6 +38,7 @@ func (e *Engine) attempt(ctx context.Context) (Entry, error) {
 	if e.cover != nil {
 		said.Cover = e.cover
 	}
+	said.Saved = e.saved
 	b, err := cbor.Marshal(said)
 	if err != nil {
 		return Entry{}, err

@@ -20,6 +20,7 @@ const (
 	TraceBackward EventKind = "backward" // a stage's backward pass over all microbatches
 	TraceReduce   EventKind = "reduce"   // from giving a unit's gradient away until its owners have it
 	TraceUpdate   EventKind = "update"   // AdamW on the own shard
+	TraceSave     EventKind = "save"     // the own shards for a checkpoint, with unit 0
 )
 
 func (e *Engine) now() time.Duration { return time.Since(e.clock) }

@@ -23,6 +23,10 @@ type Config struct {
 	Kernel string
 	// Out is a folder for the trained model. Empty means that it isn't kept.
 	Out string
+	// Checkpoint is a folder for the checkpoints of all peers, which is needed if checkpoint.every of the run file is not 0.
+	// With Resume the run goes on from the newest one there.
+	Checkpoint string
+	Resume     bool
 	// Program is the file of the program `shoal`. Empty means the running one.
 	Program string
 	// Timeout is how long all of it may take. 0 means for ever.
@@ -34,6 +38,8 @@ type Config struct {
 	// call at a time.
 	OnWait   func(have, want int)
 	Progress func(shoal.Progress)
+	// OnNotice gets lines of text that a person should see, from the first peer. Nil means nobody.
+	OnNotice func(text string)
 	// Verbose gets the log of all peers. Nil means that they log nothing.
 	Verbose io.Writer
 }
@@ -73,6 +79,14 @@ func (c *Config) Validate() error {
 	}
 	if c.Timeout < 0 {
 		return wrong("timeout", "%v is not allowed here, use 0 or more, as in 90s or 10m", c.Timeout)
+	}
+	switch every := c.RunFile.Checkpoint.Every; {
+	case c.Resume && c.Checkpoint == "":
+		return wrong("resume", "give the folder of the checkpoints too, as --checkpoint DIR")
+	case c.Checkpoint != "" && every == 0 && !c.Resume:
+		return wrong("checkpoint", "nothing would be saved, since checkpoint.every of the run file is 0")
+	case c.Checkpoint == "" && every > 0:
+		return wrong("checkpoint", "the run saves its state every %d steps (checkpoint.every of its run file): give a folder", every)
 	}
 	if err := shoal.CheckKernel(c.Kernel); err != nil {
 		return wrong("kernel", "%w", err)

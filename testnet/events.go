@@ -21,6 +21,7 @@ type event struct {
 	Wait   *waitEvent    `json:"wait,omitempty"`
 	Step   *stepEvent    `json:"step,omitempty"`
 	Report *shoal.Report `json:"report,omitempty"`
+	Notice string        `json:"notice,omitempty"`
 	Blame  *blameEvent   `json:"blame,omitempty"`
 }
 
@@ -86,6 +87,9 @@ func (e *Events) Progress(p shoal.Progress) {
 	}
 	_ = e.tell(event{Step: &s})
 }
+
+// Notice tells what a person should see.
+func (e *Events) Notice(text string) { _ = e.tell(event{Notice: text}) }
 
 // Report tells the result.
 func (e *Events) Report(r *shoal.Report) error { return e.tell(event{Report: r}) }

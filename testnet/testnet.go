@@ -97,6 +97,9 @@ func (n *network) run(ctx context.Context, file string) error {
 	if n.cfg.Out != "" {
 		up = append(up, "--out", n.cfg.Out)
 	}
+	if n.cfg.Resume {
+		up = append(up, "--resume")
+	}
 	if err := n.start(up...); err != nil {
 		return err
 	}
@@ -138,6 +141,9 @@ func (n *network) start(args ...string) error {
 	i := len(n.processes)
 	args = append(args, "--child", "--listen", "127.0.0.1:0",
 		"--memory", fmt.Sprintf("%dMiB", n.cfg.memory(i)), "--cores", strconv.Itoa(n.cfg.cores(i)))
+	if n.cfg.Checkpoint != "" {
+		args = append(args, "--checkpoint", n.cfg.Checkpoint)
+	}
 	if n.cfg.Kernel != "" {
 		args = append(args, "--kernel", n.cfg.Kernel)
 	}
@@ -180,6 +186,8 @@ func (n *network) told(i int, e event) {
 		case n.link <- e.Link:
 		default: // told before
 		}
+	case e.Notice != "" && n.cfg.OnNotice != nil:
+		n.cfg.OnNotice(e.Notice)
 	case e.Wait != nil && n.cfg.OnWait != nil:
 		n.cfg.OnWait(e.Wait.Have, e.Wait.Want)
 	case e.Step != nil && n.cfg.Progress != nil:

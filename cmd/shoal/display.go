@@ -26,6 +26,7 @@ type display struct {
 
 	mu       sync.Mutex
 	held     func()    // shows the peers that came before the link was shown, nil otherwise
+	notices  []string  // not yet shown
 	linkDue  bool      // a link will be shown, and before anything else
 	drawn    int       // columns of the live line that the cursor is on, 0 if none is
 	waiting  func()    // redraws the line that shows a growing waiting time, nil if nobody waits
@@ -53,6 +54,7 @@ func (d *display) Close() {
 	}
 	d.waiting = nil
 	d.endLive()
+	d.showNotices()
 	d.mu.Unlock()
 	d.done.Wait()
 }
@@ -83,6 +85,24 @@ func (d *display) Line(format string, args ...any) {
 	fmt.Fprintf(d.w, format+"\n", args...)
 }
 
+// Notice shows a line that a person must see, once the link was shown, or at the end.
+func (d *display) Notice(text string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.notices = append(d.notices, text)
+	if !d.linkDue {
+		d.showNotices()
+	}
+}
+
+func (d *display) showNotices() {
+	for _, text := range d.notices {
+		d.endLive()
+		fmt.Fprintln(d.w, oneLine(text))
+	}
+	d.notices = nil
+}
+
 // Link shows the link with which others join, and other ways. A display whose linkDue is set shows nothing before it.
 func (d *display) Link(link string, otherWays ...string) {
 	d.Line("%s", link)
@@ -92,6 +112,7 @@ func (d *display) Link(link string, otherWays ...string) {
 	d.mu.Lock()
 	held := d.held
 	d.linkDue, d.held = false, nil
+	d.showNotices()
 	d.mu.Unlock()
 	if held != nil {
 		held()

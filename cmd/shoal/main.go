@@ -134,7 +134,7 @@ func (a *app) root() *cobra.Command {
 		return wrongInput{fmt.Errorf("%w, see `%s --help`", badFlag(err), cmd.CommandPath())}
 	})
 	root.PersistentFlags().BoolVar(&a.verbose, "verbose", false, "log what happens inside on stderr")
-	root.AddCommand(a.initCommand(), a.upCommand(), a.joinCommand(), a.testnetCommand(), a.sampleCommand(), a.evalCommand(), &cobra.Command{
+	root.AddCommand(a.initCommand(), a.upCommand(), a.joinCommand(), a.testnetCommand(), a.sampleCommand(), a.evalCommand(), a.checkpointCommand(), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  takes(0, ""),

@@ -31,6 +31,7 @@ type nodeFlags struct {
 	listen, announce []string
 	identity         string
 	report, out      string
+	checkpoint       string
 	json             bool
 	child            bool
 	via              []string
@@ -47,6 +48,7 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 	f.StringVar(&n.identity, "identity", "", "`file` with this peer's key, made if missing (default: a new key)")
 	f.StringVar(&n.report, "report", "", "`folder` for the report (default: none)")
 	f.StringVar(&n.out, "out", "", "`folder` for the trained model: model.safetensors and config.json (default: none)")
+	f.StringVar(&n.checkpoint, "checkpoint", "", "`folder` for this peer's parts of checkpoints, every checkpoint.every steps (default: none)")
 	f.BoolVar(&n.json, "json", false, "print the report as JSON on stdout, all else on stderr")
 	f.BoolVar(&n.child, "child", false, "run under testnet: events on stdout, end with stdin")
 	f.Lookup("child").Hidden = true
@@ -55,7 +57,7 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 func (n *nodeFlags) config(a *app) (shoal.Config, error) {
 	return shoal.Config{
 		Memory: int64(n.memory), Cores: n.cores, Kernel: n.kernel,
-		Listen: n.listen, Announce: n.announce, Identity: n.identity, Out: n.out,
+		Listen: n.listen, Announce: n.announce, Identity: n.identity, Out: n.out, Checkpoint: n.checkpoint,
 		Via: n.via, LAN: n.lan,
 		Log: a.logger(),
 	}, nil
@@ -76,6 +78,7 @@ func (a *app) logger() *slog.Logger {
 func (a *app) upCommand() *cobra.Command {
 	var n nodeFlags
 	var peers int
+	var resume bool
 	var o *overrides
 	cmd := &cobra.Command{
 		Use:   "up RUN.yaml",
@@ -85,6 +88,7 @@ func (a *app) upCommand() *cobra.Command {
 		Example: "  shoal up run.yaml --peers 3\n" +
 			"  shoal up run.yaml --peers 2 --listen :4001 --announce example.org:4001\n" +
 			"  shoal up run.yaml --report report/ --out model/\n" +
+			"  shoal up run.yaml --checkpoint kept/ --resume\n" +
 			"  shoal init | shoal up -",
 		Args: takes(1, "a run file (`shoal init` prints one)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -98,7 +102,7 @@ func (a *app) upCommand() *cobra.Command {
 			if cmd.Flags().Changed("lan") && n.lan == "" {
 				return noName
 			}
-			cfg.Peers = peers
+			cfg.Peers, cfg.Resume = peers, resume
 			if cfg.RunFile, err = a.readRunFile(args[0]); err != nil {
 				return err
 			}
@@ -113,6 +117,7 @@ func (a *app) upCommand() *cobra.Command {
 	overrideData(o)
 	cmd.Flags().StringSliceVar(&n.via, "via", nil, "`address` of a peer of any run, through which others are to find this one")
 	cmd.Flags().StringVar(&n.lan, "lan", "", "`name` by which all on the local network find this run, and may join")
+	cmd.Flags().BoolVar(&resume, "resume", false, "go on from the newest checkpoint in the folder of --checkpoint, which has the files of all peers")
 	cmd.Flags().IntVar(&peers, "peers", 1, "peers to wait for, this one included")
 	return cmd
 }
@@ -203,17 +208,9 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 	}
 	d := newDisplay(a.progressTo(n.json))
 	defer d.Close()
-	cfg.OnWait, cfg.Progress = d.Wait, d.Progress
+	cfg.OnWait, cfg.Progress, cfg.OnNotice = d.Wait, d.Progress, d.Notice
 	d.linkDue = cfg.RunFile != nil
 	var self string
-	var notices []string // to be shown after the link
-	cfg.OnNotice = func(text string) {
-		if !d.linkDue {
-			d.Line("%s", text)
-			return
-		}
-		notices = append(notices, text)
-	}
 	cfg.OnSelf = func(id string) {
 		self = "this is peer " + swarm.Short(id)
 		if !d.linkDue {
@@ -221,7 +218,7 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 		}
 	}
 	cfg.OnLink = func(link string) {
-		d.Link(link, append(append(otherWays(link, cfg.LAN), self), notices...)...)
+		d.Link(link, append(otherWays(link, cfg.LAN), self)...)
 		if cfg.Peers > 1 && len(cfg.Listen)+len(cfg.Announce) == 0 && !reachable(link) {
 			fmt.Fprintln(a.stderr, "shoal: this machine has no network address that others can reach: only processes on this machine can join")
 		}
@@ -255,7 +252,7 @@ func (a *app) child(ctx context.Context, cfg shoal.Config) error {
 		}
 	}()
 	e := testnet.NewEvents(a.stdout)
-	cfg.OnSelf, cfg.OnLink, cfg.OnWait, cfg.Progress = e.Self, e.Link, e.Wait, e.Progress
+	cfg.OnSelf, cfg.OnLink, cfg.OnWait, cfg.Progress, cfg.OnNotice = e.Self, e.Link, e.Wait, e.Progress, e.Notice
 	r, err := shoal.Run(ctx, cfg)
 	if r != nil {
 		return errors.Join(err, e.Report(r))
@@ -323,6 +320,9 @@ func (a *app) summary(r *shoal.Report, folder string) error {
 	fmt.Fprintln(&b)
 	if e := r.Eval; e != nil {
 		fmt.Fprintf(&b, "accuracy    %.2f%% on held-out samples, loss %.4f\n", 100*e.Accuracy, float64(e.Loss))
+	}
+	if r.ResumedStep > 0 {
+		fmt.Fprintf(&b, "resumed     from the checkpoint of step %d; times, bytes and samples are those since then\n", r.ResumedStep)
 	}
 	fmt.Fprintf(&b, "time        %.1f s, %.0f samples/s\n", r.WallSeconds, r.SamplesPerSecond)
 	fmt.Fprintf(&b, "state hash  %s\n", r.StateHash)

@@ -95,6 +95,7 @@ func addOverrides(cmd *cobra.Command) *overrides {
 	f.Lookup("reshard").NoOptDefVal = "" // a value is needed
 	override(o, "recompute", "mesh.`recompute` of the run file: auto, always or never", f.String, func(r *shoal.RunFile, v string) { r.Mesh.Recompute = v })
 	override(o, "packing", "wire.`packing` of the run file: auto, on or off", f.String, func(r *shoal.RunFile, v string) { r.Wire.Packing = v })
+	override(o, "checkpoint-every", "checkpoint.every of the run file: `steps` from one checkpoint to the next", f.Int, func(r *shoal.RunFile, v int) { r.Checkpoint.Every = v })
 	return o
 }
 

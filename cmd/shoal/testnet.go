@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"shoal"
-	"shoal/fsdp"
 	"shoal/internal/runfile"
 	"shoal/testnet"
 )
@@ -33,6 +32,8 @@ func (a *app) testnetCommand() *cobra.Command {
 	f.StringVar(&file, "run", "", "run `file` (default: the one that shoal init prints)")
 	f.StringVar(&report, "report", "shoal-report", "`folder` for the report")
 	f.StringVar(&cfg.Out, "out", "", "`folder` for the trained model: model.safetensors and config.json (default: none)")
+	f.StringVar(&cfg.Checkpoint, "checkpoint", "", "`folder` for the checkpoints of all peers, every checkpoint.every steps (default: none)")
+	f.BoolVar(&cfg.Resume, "resume", false, "go on from the newest checkpoint in the folder of --checkpoint")
 	f.BoolVar(&asJSON, "json", false, "print the report as JSON on stdout, all else on stderr")
 	f.DurationVar(&cfg.Timeout, "timeout", 0, "give up after this `time`, as in 90s or 10m (default: never)")
 	f.StringVar(&kernel, "kernel", "", "code `path` of the CPU: avx512, avx2 or generic (default: the best there is)")
@@ -58,10 +59,7 @@ func (a *app) testnetCommand() *cobra.Command {
 		}
 		d := newDisplay(a.progressTo(asJSON))
 		defer d.Close()
-		cfg.OnWait, cfg.Progress = d.Wait, d.Progress
-		if notice := fsdp.Format(run.Precision.Reduce).Warning(); notice != "" {
-			d.Line("%s", notice)
-		}
+		cfg.OnWait, cfg.Progress, cfg.OnNotice = d.Wait, d.Progress, d.Notice
 		r, err := testnet.Run(cmd.Context(), cfg)
 		d.Close()
 		if r == nil {

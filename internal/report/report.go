@@ -21,10 +21,11 @@ type Report struct {
 	Reduce            string            `json:"reduce"` // precision.reduce of the run file
 	ModelParameters   int64             `json:"model_parameters"`
 	Steps             int               `json:"steps"`
-	Loss              Losses            `json:"loss"`       // mean loss of each step's global batch
-	LossUnit          string            `json:"loss_unit"`  // PerToken or PerLabel
-	Eval              *Eval             `json:"eval"`       // nil if nothing was held out
-	StateHash         string            `json:"state_hash"` // hex
+	ResumedStep       int               `json:"resumed_step"` // of the checkpoint that the run went on from; 0 if it began afresh
+	Loss              Losses            `json:"loss"`         // mean loss of each step's global batch
+	LossUnit          string            `json:"loss_unit"`    // PerToken or PerLabel
+	Eval              *Eval             `json:"eval"`         // nil if nothing was held out
+	StateHash         string            `json:"state_hash"`   // hex
 	StepHashes        map[string]string `json:"step_hashes"`
 	KernelFingerprint string            `json:"kernel_fingerprint"`
 	WallSeconds       float64           `json:"wall_seconds"` // from the first step's start to the last one's end

@@ -75,6 +75,9 @@ func fields(r *Run) []field {
 		choice("precision.reduce", &r.Precision.Reduce, "format in which gradients are summed", "fixed32", "fixed16", "fp32", "bf16"),
 
 		choice("wire.packing", &r.Wire.Packing, "lossless compression of what travels", "auto", "on", "off"),
+
+		whole("checkpoint.every", &r.Checkpoint.Every, 0, 1_000_000_000, "steps from one checkpoint to the next; 0 for none"),
+		whole("checkpoint.keep", &r.Checkpoint.Keep, 1, 1000, "how many of the newest checkpoints stay"),
 	}
 	for i := range list {
 		if list[i].key == "mesh.backups" {

@@ -5,13 +5,14 @@ package runfile
 // Run is a run file. Default says what a key is when it is missing; the doc of each field says what it means, and
 // fields.go what is allowed.
 type Run struct {
-	Name      string    `yaml:"name"`
-	Model     Model     `yaml:"model"`
-	Data      Data      `yaml:"data"`
-	Train     Train     `yaml:"train"`
-	Mesh      Mesh      `yaml:"mesh"`
-	Precision Precision `yaml:"precision"`
-	Wire      Wire      `yaml:"wire"`
+	Name       string     `yaml:"name"`
+	Model      Model      `yaml:"model"`
+	Data       Data       `yaml:"data"`
+	Train      Train      `yaml:"train"`
+	Mesh       Mesh       `yaml:"mesh"`
+	Precision  Precision  `yaml:"precision"`
+	Wire       Wire       `yaml:"wire"`
+	Checkpoint Checkpoint `yaml:"checkpoint"`
 }
 
 // The values of Model.Type and Data.Source with which a Go program brings its own. The other keys of the section are
@@ -111,6 +112,12 @@ type Wire struct {
 	Packing string `yaml:"packing"` // lossless compression: "auto", "on" or "off"
 }
 
+// Checkpoint is how often the run's state is kept on disk. Each peer is told where by itself.
+type Checkpoint struct {
+	Every int `yaml:"every"` // steps from one checkpoint to the next; 0 means none
+	Keep  int `yaml:"keep"`  // how many of the newest ones stay
+}
+
 // Default is the run that trains a vision transformer on digits.
 func Default() Run {
 	r := everything()
@@ -131,5 +138,7 @@ func everything() Run {
 		Mesh:      Mesh{Strategy: "fsdp", Wrap: "block", Reshard: true, Recompute: "auto"},
 		Precision: Precision{Params: "bf16", Reduce: "fixed32"},
 		Wire:      Wire{Packing: "auto"},
+
+		Checkpoint: Checkpoint{Keep: 2},
 	}
 }

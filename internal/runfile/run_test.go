@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -135,6 +136,7 @@ train:
 mesh: {strategy: ddp, reshard: false, recompute: never}
 precision: {params: fp32}
 wire: {packing: off}
+checkpoint: {every: 7, keep: 3}
 `
 	want := Run{
 		Name:  "my-run_2.0",
@@ -145,6 +147,8 @@ wire: {packing: off}
 		Mesh:      Mesh{Strategy: "ddp", Wrap: "block", Recompute: "never"},
 		Precision: Precision{Params: "fp32", Reduce: "fixed32"},
 		Wire:      Wire{Packing: "off"},
+
+		Checkpoint: Checkpoint{Every: 7, Keep: 3},
 	}
 	got, err := Parse([]byte(text))
 	if err != nil || got != want {
@@ -184,7 +188,7 @@ func TestParseErrors(t *testing.T) {
 		{"null", "~", "it is empty"},
 		{"a list", "- a", "line 1: a run file has sections such as"},
 		{"a text", "digits", "line 1: a run file has sections such as"},
-		{"unknown section", "name: a\nmodle: {}", `line 2: unknown key "modle", a run file has name, model, data, train, mesh, precision, wire`},
+		{"unknown section", "name: a\nmodle: {}", `line 2: unknown key "modle", a run file has name, model, data, train, mesh, precision, wire, checkpoint`},
 		{"unknown key", "model:\n  dim: 64\n  width: 3", `line 3: unknown key "model.width", model has type, image, patch`},
 		{"dotted key", "model.dim: 3", `unknown key "model.dim", a run file has name`},
 		{"key that is a list", "? [a]\n: b", `line 1: unknown key ""`},
@@ -219,6 +223,8 @@ func TestParseErrors(t *testing.T) {
 		{"name with a line break", `name: "a\nb"`, `name: "a\nb" is not allowed here`},
 		{"long name", "name: " + strings.Repeat("a", 65), `name: "aaaa`},
 		{"unknown strategy", "mesh: {strategy: hsdp}", "mesh.strategy: \"hsdp\" is not allowed here, use `fsdp`, `zero2`, `zero1`, `ddp`"},
+		{"checkpoints of a fraction", "checkpoint: {every: 0.5}", `checkpoint.every: "0.5" is not allowed here, use a whole number from 0 to 1000000000`},
+		{"no checkpoints to keep", "checkpoint: {every: 5, keep: 0}", `checkpoint.keep: "0" is not allowed here, use a whole number from 1 to 1000`},
 		{"backups", "mesh: {backups: 1}", "mesh.backups: \"1\" is not allowed here, use 0, since this release has no backups"},
 		{"unknown reduce", "precision: {reduce: int8}", "precision.reduce: \"int8\" is not allowed here, use `fixed32`, `fixed16`, `fp32`, `bf16`"},
 		{"patch", "model: {patch: 5}", "line 1: model.patch: 5 does not divide model.image, 28"},
@@ -363,6 +369,18 @@ func TestPath(t *testing.T) {
 	with := got.Canonical()
 	if got.Data.Path = ""; !bytes.Equal(with, got.Canonical()) {
 		t.Error("the path changes the canonical form")
+	}
+}
+
+// What a checkpoint may be gone on with is everything but how the work is shared out, travels and is kept.
+func TestResult(t *testing.T) {
+	r := Default()
+	for _, f := range fields(&r) {
+		section, _, _ := strings.Cut(f.key, ".")
+		want := !f.off && !f.local && section != "mesh" && section != "wire" && section != "checkpoint"
+		if got := slices.Contains(r.Result(), f.key+"="+f.text()); got != want {
+			t.Errorf("%s is part of the result: %v, want %v", f.key, got, want)
+		}
 	}
 }
 

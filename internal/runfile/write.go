@@ -3,6 +3,7 @@ package runfile
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -12,12 +13,29 @@ import (
 func (r Run) Canonical() []byte {
 	var b bytes.Buffer
 	b.WriteString("shoal run file 1\n")
-	for _, f := range fields(&r) {
-		if !f.off && !f.local {
-			fmt.Fprintf(&b, "%s=%s\n", f.key, f.text())
-		}
+	for _, line := range r.lines() {
+		b.WriteString(line + "\n")
 	}
 	return b.Bytes()
+}
+
+// lines are the keys that are part of the run, with their values.
+func (r Run) lines() (lines []string) {
+	for _, f := range fields(&r) {
+		if !f.off && !f.local {
+			lines = append(lines, f.key+"="+f.text())
+		}
+	}
+	return lines
+}
+
+// Result is the part of Canonical that the result depends on: not how the work is shared out, travels and is kept. A run
+// goes on from a checkpoint of a run with the same Result.
+func (r Run) Result() []string {
+	return slices.DeleteFunc(r.lines(), func(line string) bool {
+		section, _, _ := strings.Cut(line, ".")
+		return section == "mesh" || section == "wire" || section == "checkpoint"
+	})
 }
 
 // Marshal is r as a run file with a comment on each key. Parse reads it back as r if r is valid.

@@ -1,0 +1,298 @@
+package shoal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"shoal/fsdp"
+	"shoal/internal/checkpoint"
+	"shoal/internal/report"
+	"shoal/internal/runfile"
+)
+
+// A run with Config.Checkpoint keeps its state in a folder now and then (internal/checkpoint), and one with Config.Resume
+// goes on from there. The peer that starts the run chooses the checkpoint; the run's description tells the others.
+
+// resumePoint is the checkpoint that a run goes on from. Its JSON fields are part of the protocol.
+type resumePoint struct {
+	Manifest string        `json:"manifest"` // hash
+	Position fsdp.Position `json:"position"`
+}
+
+// checkCheckpoint wants a folder where there are checkpoints, and none where there are none.
+func (m *member) checkCheckpoint() error {
+	every, point := m.task.run.Checkpoint.Every, m.task.resume
+	switch {
+	case m.cfg.Checkpoint != "" && every == 0 && !m.cfg.Resume && point == nil:
+		return &ConfigError{"checkpoint", errors.New("nothing would be saved, since checkpoint.every of the run file is 0")}
+	case m.cfg.Checkpoint == "" && every > 0:
+		return &ConfigError{"checkpoint", fmt.Errorf("the run saves its state every %d steps (checkpoint.every of its run file): give a folder", every)}
+	case m.cfg.Checkpoint == "" && point != nil:
+		return &ConfigError{"checkpoint", fmt.Errorf("the run goes on from the checkpoint of step %d: give the folder that has it", point.Position.Step)}
+	}
+	return nil
+}
+
+// saved says whose checkpoints are those of this run.
+func (t *task) saved(runID string) checkpoint.Run {
+	run := t.run
+	run.Data.Path = ""
+	return checkpoint.Run{Task: t.trained, RunFile: string(runfile.Marshal(run)), ID: runID, Data: t.identity()}
+}
+
+// openCheckpoints makes Config.Checkpoint this run's folder and, with Config.Resume, chooses what to go on from. It is for
+// the peer that starts the run.
+func (m *member) openCheckpoints(ctx context.Context) error {
+	if err := m.checkCheckpoint(); err != nil {
+		return err
+	}
+	dir := m.cfg.Checkpoint
+	if dir == "" {
+		return nil
+	}
+	if err := m.claimCheckpoints(); err != nil {
+		return err
+	}
+	swept, err := checkpoint.Sweep(dir)
+	if err != nil {
+		return &ConfigError{"checkpoint", err}
+	}
+	for _, step := range swept {
+		m.notice("the checkpoint of step %d in %s was not finished and is removed", step, dir)
+	}
+	entries, err := checkpoint.List(dir)
+	if err != nil {
+		return &ConfigError{"checkpoint", err}
+	}
+	switch {
+	case len(entries) == 0 && m.cfg.Resume:
+		m.notice("there is no checkpoint in %s: the run begins afresh", dir)
+		return nil
+	case len(entries) == 0:
+		return nil
+	case !m.cfg.Resume:
+		return &ConfigError{"checkpoint", fmt.Errorf("%s has checkpoints of this run up to step %d: go on with --resume, or give another folder",
+			dir, entries[len(entries)-1].Step)}
+	}
+	return m.choose(ctx, entries)
+}
+
+func (m *member) claimCheckpoints() error {
+	if _, err := report.MakeFolder(m.cfg.Checkpoint); err != nil {
+		return &ConfigError{"checkpoint", err}
+	}
+	err := checkpoint.Claim(m.cfg.Checkpoint, m.task.saved(m.runID))
+	var other *checkpoint.OtherRunError
+	if errors.As(err, &other) {
+		err = fmt.Errorf("%w%s", err, m.task.differs(other.RunFile))
+	}
+	if err != nil {
+		return &ConfigError{"checkpoint", err}
+	}
+	return nil
+}
+
+// differs says in which key another run file differs, as far as that is known.
+func (t *task) differs(text string) string {
+	run, err := runfile.Parse([]byte(text))
+	if err != nil {
+		return ""
+	}
+	mine, theirs := t.run.Result(), run.Result()
+	for _, line := range theirs {
+		if !slices.Contains(mine, line) {
+			return fmt.Sprintf(" (theirs has %.100s)", strings.Replace(line, "=", ": ", 1))
+		}
+	}
+	return ""
+}
+
+// choose takes the newest checkpoint that is whole and undamaged.
+func (m *member) choose(ctx context.Context, entries []checkpoint.Entry) error {
+	var failed []error
+	for i, e := range slices.Backward(entries) {
+		c, err := checkpoint.Open(e)
+		if err == nil {
+			if err = c.Verify(ctx); ctx.Err() != nil {
+				c.Close()
+				return context.Cause(ctx)
+			}
+		}
+		if err == nil {
+			for _, bad := range entries[i+1:] {
+				if err := checkpoint.SetAside(bad); err != nil {
+					c.Close()
+					return &ConfigError{"checkpoint", err}
+				}
+			}
+			m.checkpoint, m.task.resume = c, &resumePoint{c.Hash, c.Manifest.Position}
+			m.notice("going on from the checkpoint of step %d in %s", c.Step, m.cfg.Checkpoint)
+			return nil
+		}
+		if c != nil {
+			c.Close()
+		}
+		m.notice("the checkpoint of step %d can't be used: %v", e.Step, err)
+		failed = append(failed, err)
+	}
+	return &ConfigError{"checkpoint", fmt.Errorf("no checkpoint in %s can be used, the newest because %w", m.cfg.Checkpoint, failed[0])}
+}
+
+// joinCheckpoints is openCheckpoints for a peer that joins.
+func (m *member) joinCheckpoints() error {
+	if err := m.checkCheckpoint(); err != nil {
+		return err
+	}
+	if m.cfg.Checkpoint == "" {
+		return nil
+	}
+	if err := m.claimCheckpoints(); err != nil {
+		return err
+	}
+	entries, err := checkpoint.List(m.cfg.Checkpoint)
+	if err != nil {
+		return &ConfigError{"checkpoint", err}
+	}
+	point := m.task.resume
+	if point == nil {
+		for _, e := range entries {
+			if e.Err == nil && e.Manifest.ID != m.runID {
+				return &ConfigError{"checkpoint", fmt.Errorf("%s has checkpoints, the newest of step %d, and the run begins afresh: give another folder",
+					m.cfg.Checkpoint, entries[len(entries)-1].Step)}
+			}
+		}
+		return nil
+	}
+	for _, e := range entries {
+		if e.Hash == point.Manifest {
+			if m.checkpoint, err = checkpoint.Open(e); err != nil {
+				return &ConfigError{"checkpoint", err}
+			}
+			return nil
+		}
+	}
+	return &ConfigError{"checkpoint", fmt.Errorf("the run goes on from the checkpoint of step %d, which %s does not have: copy it there from the peer that started the run",
+		point.Position.Step, m.cfg.Checkpoint)}
+}
+
+// saving completes an engine's configuration by what is saved and resumed.
+func (m *member) saving(cfg *fsdp.Config) error {
+	cfg.SaveEvery = m.task.run.Checkpoint.Every
+	if cfg.SaveEvery > 0 {
+		cfg.Saver = &checkpoint.Saver{Dir: m.cfg.Checkpoint, Run: m.task.saved(m.runID), Keep: m.task.run.Checkpoint.Keep,
+			Notice: func(text string) {
+				m.cfg.Log.Warn(text)
+				m.notice("%s", text)
+			}}
+	}
+	c := m.checkpoint
+	if c == nil {
+		return nil
+	}
+	losses, hashes, err := c.History()
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	cfg.Resume = &fsdp.Resume{Position: m.task.resume.Position, Read: c.Read, Losses: losses, StepHashes: hashes}
+	return nil
+}
+
+// Checkpoint is one in a folder, see Checkpoints.
+type Checkpoint struct {
+	Step  int
+	Path  string
+	Bytes int64  // of all its files
+	Name  string // of the run
+	Err   error  // why it can't be used; otherwise nil
+	entry checkpoint.Entry
+}
+
+// Checkpoints lists the checkpoints in dir, oldest first. Whether they are undamaged is for Verify to say.
+func Checkpoints(dir string) ([]Checkpoint, error) {
+	entries, err := checkpoint.List(dir)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoints: %w", err)
+	}
+	var list []Checkpoint
+	for _, e := range entries {
+		c := Checkpoint{Step: e.Step, Path: e.Path, Err: e.Err, entry: e}
+		if e.Manifest != nil {
+			for _, f := range e.Manifest.Files {
+				c.Bytes += f.Bytes
+			}
+			if run, err := runfile.Parse([]byte(e.Manifest.RunFile)); err == nil {
+				c.Name = run.Name
+			}
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// Verify reads all files of c and says what is wrong with the first that is missing or damaged.
+func (c *Checkpoint) Verify(ctx context.Context) error {
+	f, err := checkpoint.Open(c.entry)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Verify(ctx)
+}
+
+// Export writes the model of c into the folder out, as Config.Out has it.
+func (c *Checkpoint) Export(ctx context.Context, out string) (err error) {
+	f, err := checkpoint.Open(c.entry)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Verify(ctx); err != nil {
+		return err
+	}
+	run, err := runfile.Parse([]byte(f.Manifest.RunFile))
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.Path, err)
+	}
+	if run.Model.Type == runfile.Custom {
+		return fmt.Errorf("%s is of a Go program's own model: only that program can export it", f.Path)
+	}
+	model, err := buildModel(run.Model)
+	if err != nil {
+		return err
+	}
+	undo, err := report.MakeFolder(out)
+	if err != nil {
+		return &ConfigError{"out", err}
+	}
+	defer func() {
+		if err != nil {
+			undo()
+		}
+	}()
+	if err := checkOut(out, model); err != nil {
+		return err
+	}
+	o, err := newOutput(out, model)
+	if err != nil {
+		return err
+	}
+	defer o.abort()
+	values := make([]float32, 1<<16)
+	for _, u := range model.Units() {
+		for _, p := range u.Params {
+			for at := 0; at < p.Len(); at += len(values) {
+				v := values[:min(len(values), p.Len()-at)]
+				if err := f.Read(fsdp.Params, p.Name, at, v); err != nil {
+					return err
+				}
+				if err := o.addAt(p, at, v); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return o.finish(run, f.Manifest.Data, f.Manifest.ID, f.Manifest.StateHash)
+}
