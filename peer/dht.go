@@ -348,20 +348,20 @@ func (h *Host) reachOne(ctx context.Context, t *target) error {
 
 // known looks for the host name in addrs, if there is one: libp2p would dial nobody and not say why.
 func known(ctx context.Context, addrs []ma.Multiaddr) error {
-	for _, a := range addrs {
-		if len(a) == 0 || !slices.Contains([]int{ma.P_DNS, ma.P_DNS4, ma.P_DNS6}, a[0].Protocol().Code) {
-			return nil
-		}
-		name := a[0].Value()
-		_, err := net.DefaultResolver.LookupHost(ctx, name)
-		var dns *net.DNSError
-		switch {
-		case errors.As(err, &dns) && dns.IsNotFound:
-			return fmt.Errorf("%w %s", ErrUnknownHost, name)
-		case err != nil:
-			return fmt.Errorf("%w: look up host %s: %w", ErrUnreachable, name, singleLine{err})
-		}
+	if len(addrs) == 0 || len(addrs[0]) == 0 {
 		return nil
+	}
+	first := addrs[0][0] // all have one host
+	if !slices.Contains([]int{ma.P_DNS, ma.P_DNS4, ma.P_DNS6}, first.Protocol().Code) {
+		return nil
+	}
+	_, err := net.DefaultResolver.LookupHost(ctx, first.Value())
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return fmt.Errorf("%w %s", ErrUnknownHost, first.Value())
+	case err != nil:
+		return fmt.Errorf("%w: look up host %s: %w", ErrUnreachable, first.Value(), singleLine{err})
 	}
 	return nil
 }
