@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 )
 
@@ -19,16 +18,7 @@ func TestCheckpointsOnAFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	size := list[0].Bytes * 7 / 4
-	if err := syscall.Mount("shoal", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
-		t.Skipf("needs root to mount a small disk: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	dir := smallDisk(t, fmt.Sprint(list[0].Bytes*7/4))
 	said := make([]notices, 2)
 	for i, got := range together(t, keeping(2, dir, func(i int, c *Config) { c.OnNotice = said[i].add })...) {
 		sameRun(t, want, got)

@@ -62,27 +62,12 @@ func interrupted(t testing.TB, step int, cfgs []Config) {
 			cancel()
 		}
 	}
-	link := make(chan string, 1)
-	var wg sync.WaitGroup
-	for i, cfg := range cfgs {
-		cfg.Listen = []string{"/ip4/127.0.0.1/tcp/0"}
-		wg.Go(func() {
-			if i == 0 {
-				cfg.Peers = len(cfgs)
-				cfg.OnLink = func(l string) { link <- l }
-			} else {
-				select {
-				case cfg.Link = <-link:
-					link <- cfg.Link
-				case <-ctx.Done():
-				}
-			}
-			if _, err := Run(ctx, cfg); err == nil {
-				t.Errorf("peer %d: the run went on to its end", i)
-			}
-		})
+	_, errs := runAll(ctx, cancel, cfgs)
+	for i, err := range errs {
+		if err == nil {
+			t.Errorf("peer %d: the run went on to its end", i)
+		}
 	}
-	wg.Wait()
 	if t.Failed() {
 		t.FailNow()
 	}

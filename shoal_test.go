@@ -34,6 +34,17 @@ func together(t testing.TB, cfgs ...Config) []*Report {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
+	reports, errs := runAll(ctx, cancel, cfgs)
+	for i, err := range errs {
+		if err != nil && !strings.Contains(err.Error(), "cancel") {
+			t.Fatalf("peer %d: %v", i, err)
+		}
+	}
+	return reports
+}
+
+// runAll runs cfgs until all have ended: the first starts the run, the others join it. An error of one cancels all.
+func runAll(ctx context.Context, cancel func(), cfgs []Config) ([]*Report, []error) {
 	reports := make([]*Report, len(cfgs))
 	errs := make([]error, len(cfgs))
 	link := make(chan string, 1)
@@ -57,12 +68,7 @@ func together(t testing.TB, cfgs ...Config) []*Report {
 		})
 	}
 	wg.Wait()
-	for i, err := range errs {
-		if err != nil && !strings.Contains(err.Error(), "cancel") {
-			t.Fatalf("peer %d: %v", i, err)
-		}
-	}
-	return reports
+	return reports, errs
 }
 
 // peers are n configurations of the small run with equal memory.

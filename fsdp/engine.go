@@ -136,7 +136,6 @@ type Engine struct {
 	spare   byteList
 
 	fence    uint64
-	last     *Outcome // nil before the first
 	exps     []int16
 	step     int
 	tag      uint32
@@ -394,7 +393,6 @@ func (e *Engine) apply(o *Outcome) (done bool, err error) {
 		e.res.EvalCount, e.res.Correct, e.res.MemberRows = o.EvalCount, o.Correct, o.MemberRows
 		return true, e.dev.Sync()
 	}
-	e.last = o
 	e.step, _, _, _, e.exps = e.decider.next(o)
 	e.cover, e.saved = nil, nil
 	if o.Kind == EntryCommit && (e.step == e.cfg.Hyper.Steps || e.hashDue(e.step) || e.saveDue()) {

@@ -19,7 +19,6 @@ type work struct {
 	inputs  [][]kernel.Buffer
 	kept    [][]*model.Ctx // nil where the stage will be recomputed
 	grads   []kernel.Buffer
-	samples int
 	said    ready
 }
 
@@ -121,7 +120,6 @@ func (e *Engine) load(data Dataset, order []int, list [][2]int) (*work, error) {
 		model.EncodeBatch(e.cfg.Model, &b)
 		w.batches = append(w.batches, model.UploadBatch(e.dev, &b))
 		w.counts = append(w.counts, b.Count())
-		w.samples += b.N
 	}
 	return w, nil
 }
