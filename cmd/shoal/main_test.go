@@ -34,7 +34,7 @@ func TestWrongUsage(t *testing.T) {
 		{"missing file", []string{"up", filepath.Join(dir, "none.yaml")}, "none.yaml"},
 		{"a folder as file", []string{"up", dir}, "run file"},
 		{"bad key", []string{"up", file("key.yaml", "model: {dims: 3}")}, `unknown key "model.dims"`},
-		{"bad value", []string{"up", file("value.yaml", "mesh: {backups: 1}")}, "mesh.backups"},
+		{"bad value", []string{"up", file("value.yaml", "mesh: {backups: 9}")}, "mesh.backups"},
 		{"frozen pattern without a match", []string{"up", file("frozen.yaml", "train: {frozen: nothing.like.it}")}, "train.frozen: no parameter's name matches"},
 		{"frozen pattern without a match, of all", []string{"testnet", "--run", file("frozen.yaml", "train: {frozen: nothing.like.it}")}, "train.frozen: no parameter's name matches"},
 		{"everything frozen", []string{"testnet", "--run", file("all.yaml", "train: {frozen: '*'}")}, "train.frozen: \"*\" leaves nothing to train"},

@@ -65,11 +65,14 @@ func fields(r *Run) []field {
 
 		choice("mesh.strategy", &h.Strategy, "fsdp shards parameters, gradients and optimizer state, zero2 the latter two, "+
 			"zero1 the last, ddp nothing", "fsdp", "zero2", "zero1", "ddp"),
-		whole("mesh.backups", &h.Backups, 0, 0, "peers that can take over each shard"),
+		whole("mesh.backups", &h.Backups, 0, 8, "further peers that keep each shard, so that one of them can take it over; with ddp all do"),
 		wrap("mesh.wrap", &h.Wrap, "what is gathered and dropped as one unit: a block, K blocks, or blocks of up to N bytes"),
 		truth("mesh.reshard", &h.Reshard, "whether a unit is dropped between forward and backward; for fsdp only"),
 		choice("mesh.recompute", &h.Recompute, "whether activations are computed again in the backward pass",
 			"auto", "always", "never"),
+		whole("mesh.audit_every", &h.AuditEvery, 0, 1_000_000_000, "steps from one comparison of owners and backups to the next; 0 for none"),
+		choice("mesh.timing", &h.Timing, "how soon a silent peer counts as lost: about 2.5 s in a local network, 6 s between distant places", "lan", "wan"),
+		whole("mesh.lost_after", &h.LostAfter, 1, 86400, "seconds for which the run waits for a shard whose holders are all gone, before it ends"),
 
 		choice("precision.params", &r.Precision.Params, "format in which parameters travel and are computed with", "bf16", "fp32"),
 		choice("precision.reduce", &r.Precision.Reduce, "format in which gradients are summed", "fixed32", "fixed16", "fp32", "bf16"),
@@ -78,11 +81,6 @@ func fields(r *Run) []field {
 
 		whole("checkpoint.every", &r.Checkpoint.Every, 0, 1_000_000_000, "steps from one checkpoint to the next; 0 for none"),
 		whole("checkpoint.keep", &r.Checkpoint.Keep, 1, 1000, "how many of the newest checkpoints stay"),
-	}
-	for i := range list {
-		if list[i].key == "mesh.backups" {
-			list[i].allowed = "0, since this release has no backups"
-		}
 	}
 	return list
 }

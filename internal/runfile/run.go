@@ -94,11 +94,14 @@ type Train struct {
 
 // Mesh is how the work and the state are shared out.
 type Mesh struct {
-	Strategy  string `yaml:"strategy"`  // "fsdp", "zero2", "zero1" or "ddp"
-	Backups   int    `yaml:"backups"`   // peers that can take over each shard
-	Wrap      string `yaml:"wrap"`      // what a unit is: "block", "layers:K" or "bytes:N"
-	Reshard   bool   `yaml:"reshard"`   // drop a unit's parameters between forward and backward
-	Recompute string `yaml:"recompute"` // "auto", "always" or "never": make activations again in backward
+	Strategy   string `yaml:"strategy"`    // "fsdp", "zero2", "zero1" or "ddp"
+	Backups    int    `yaml:"backups"`     // further peers that keep each shard; with ddp all do
+	Wrap       string `yaml:"wrap"`        // what a unit is: "block", "layers:K" or "bytes:N"
+	Reshard    bool   `yaml:"reshard"`     // drop a unit's parameters between forward and backward
+	Recompute  string `yaml:"recompute"`   // "auto", "always" or "never": make activations again in backward
+	AuditEvery int    `yaml:"audit_every"` // steps from one comparison of owners and backups to the next; 0 means none
+	Timing     string `yaml:"timing"`      // "lan" or "wan": how soon a silent peer counts as lost
+	LostAfter  int    `yaml:"lost_after"`  // seconds for which a shard without a living holder is waited for
 }
 
 // Precision is the number formats.
@@ -135,7 +138,7 @@ func everything() Run {
 			Steps: 450, Batch: 64, Microbatch: 8, LR: 2e-3, Schedule: "cosine", Warmup: 20,
 			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.05, Clip: 1, Seed: 1,
 		},
-		Mesh:      Mesh{Strategy: "fsdp", Wrap: "block", Reshard: true, Recompute: "auto"},
+		Mesh:      Mesh{Strategy: "fsdp", Backups: 1, Wrap: "block", Reshard: true, Recompute: "auto", AuditEvery: 50, Timing: "lan", LostAfter: 60},
 		Precision: Precision{Params: "bf16", Reduce: "fixed32"},
 		Wire:      Wire{Packing: "auto"},
 

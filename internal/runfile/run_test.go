@@ -104,7 +104,7 @@ name: digits
 model: {type: vit, image: 28, patch: 7, channels: 1, dim: 64, depth: 12, heads: 4, classes: 10}
 data: {source: digits}
 train: {steps: 450, batch: 64, microbatch: 8, lr: 2e-3, schedule: cosine, warmup: 20, weight_decay: 0.05, clip: 1.0, seed: 1}
-mesh: {strategy: fsdp, backups: 0, wrap: block}
+mesh: {strategy: fsdp, backups: 1, wrap: block}
 precision: {params: bf16, reduce: fixed32}
 wire: {packing: auto}
 `
@@ -133,7 +133,7 @@ train:
   weight_decay: -0.0
   clip: 0
   seed: 0
-mesh: {strategy: ddp, reshard: false, recompute: never}
+mesh: {strategy: ddp, backups: 8, reshard: false, recompute: never, audit_every: 0, timing: wan, lost_after: 3600}
 precision: {params: fp32}
 wire: {packing: off}
 checkpoint: {every: 7, keep: 3}
@@ -144,7 +144,7 @@ checkpoint: {every: 7, keep: 3}
 		Data:  Data{Source: "digits", Samples: 100, Seed: math.MaxUint64},
 		Train: Train{Steps: 30, Batch: 5, Microbatch: 5, LR: 1e-3, MinLR: 1e-4, Schedule: "cosine", Warmup: 30, Beta2: 0.999,
 			Eps: 1e-6},
-		Mesh:      Mesh{Strategy: "ddp", Wrap: "block", Recompute: "never"},
+		Mesh:      Mesh{Strategy: "ddp", Backups: 8, Wrap: "block", Recompute: "never", Timing: "wan", LostAfter: 3600},
 		Precision: Precision{Params: "fp32", Reduce: "fixed32"},
 		Wire:      Wire{Packing: "off"},
 
@@ -225,7 +225,9 @@ func TestParseErrors(t *testing.T) {
 		{"unknown strategy", "mesh: {strategy: hsdp}", "mesh.strategy: \"hsdp\" is not allowed here, use `fsdp`, `zero2`, `zero1`, `ddp`"},
 		{"checkpoints of a fraction", "checkpoint: {every: 0.5}", `checkpoint.every: "0.5" is not allowed here, use a whole number from 0 to 1000000000`},
 		{"no checkpoints to keep", "checkpoint: {every: 5, keep: 0}", `checkpoint.keep: "0" is not allowed here, use a whole number from 1 to 1000`},
-		{"backups", "mesh: {backups: 1}", "mesh.backups: \"1\" is not allowed here, use 0, since this release has no backups"},
+		{"backups", "mesh: {backups: 9}", `mesh.backups: "9" is not allowed here, use a whole number from 0 to 8`},
+		{"timing", "mesh: {timing: slow}", "mesh.timing: \"slow\" is not allowed here, use `lan`, `wan`"},
+		{"never waited for", "mesh: {lost_after: 0}", `mesh.lost_after: "0" is not allowed here, use a whole number from 1 to 86400`},
 		{"unknown reduce", "precision: {reduce: int8}", "precision.reduce: \"int8\" is not allowed here, use `fixed32`, `fixed16`, `fp32`, `bf16`"},
 		{"patch", "model: {patch: 5}", "line 1: model.patch: 5 does not divide model.image, 28"},
 		{"image", "model:\n  image: 30", "model.patch: 7 does not divide model.image, 30"},
