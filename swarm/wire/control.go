@@ -15,14 +15,19 @@ import (
 const (
 	// ControlProtocol is the protocol id of control streams. A handshake with another ControlVersion is refused.
 	ControlProtocol = "/shoal/1/control"
-	ControlVersion  = 1
+	ControlVersion  = 2
 
-	MaxControl   = 8 << 20  // bytes of a control message
-	MaxHandshake = 64 << 10 // bytes of one from a peer that isn't known to be a member
-	MaxPayload   = 4 << 20  // bytes of what a Ready, Commit, Retry or Done carries
-	MaxRun       = 1 << 20  // bytes of a run's description
-	MaxAddrs     = 16       // addresses of one peer
-	MaxText      = 1 << 10  // bytes of any other text
+	// RelayProtocol is the protocol id of streams that a third member carries between two that can't reach each other.
+	RelayProtocol = "/shoal/1/relay"
+
+	MaxControl   = 8 << 20            // bytes of a control message
+	MaxHandshake = 64 << 10           // bytes of one from a peer that isn't known to be a member
+	MaxPayload   = 4 << 20            // bytes of what a Ready, Commit, Retry or Done carries
+	MaxRun       = 1 << 20            // bytes of a run's description
+	MaxAddrs     = 16                 // addresses of one peer
+	MaxHistory   = MaxControl - 1<<10 // bytes of what a member tells a newcomer of the steps before it came
+	MaxIDs       = 256                // members that one waits for
+	MaxText      = 1 << 10            // bytes of any other text
 )
 
 // ControlKind says what a Control is. The first group is the handshakes, the second is between members.
@@ -31,15 +36,22 @@ type ControlKind uint8
 const (
 	ControlDescribe ControlKind = 1 // what is this run?       Version Run Secret           -> Run, Refused
 	ControlJoin     ControlKind = 2 // let me in               Version Run Secret Addrs Offer -> Welcome, Refused, Redirect
-	ControlHello    ControlKind = 3 // a member's stream       Version Run From To          -> Accept, Refused
+	ControlHello    ControlKind = 3 // a member's stream       Version Run From To Index Generation -> Accept, Refused, Gone
 	ControlRun      ControlKind = 4 // Body: the description
 	ControlWelcome  ControlKind = 5 // To: the member id given, Body: a snapshot of the log
 	ControlRefused  ControlKind = 6 // Reason
 	ControlRedirect ControlKind = 7 // Peer, Addrs: who leads; an empty Peer means ask again later
 	ControlAccept   ControlKind = 8
 
+	ControlHistory  ControlKind = 9  // between members: what came before me?   Version Run From To -> Answer, Refused
+	ControlSnapshot ControlKind = 10 // to begin the log anew in Generation, give yours    the same -> Answer, Refused
+	ControlAdopt    ControlKind = 11 // go on with the snapshot in Body of Generation      the same -> Accept, Refused
+	ControlAnswer   ControlKind = 12 // Body
+	ControlRelay    ControlKind = 13 // carry this stream to member To   Version Run From To Protocol -> Accept, Refused (Have: it is dead)
+	ControlCarried  ControlKind = 14 // this stream is from Peer         Version Run From To Protocol Peer -> Accept, Refused
+
 	ControlRaft  ControlKind = 16 // Body: a raftpb.Message
-	ControlBeat  ControlKind = 17 // Fence, Index applied; Have: your Ready is here; Reason: why I am leaving
+	ControlBeat  ControlKind = 17 // Fence, Index applied; Have: your Ready is here; Reason: why I am leaving; Phase, Unit, IDs: whom I wait for
 	ControlReady ControlKind = 18 // Fence; Body: the payload
 	ControlGone  ControlKind = 19 // Index of the entry that removed you; Reason
 )
@@ -60,6 +72,12 @@ type Control struct {
 	Body    []byte      `cbor:"12,keyasint,omitempty"`
 	Reason  string      `cbor:"13,keyasint,omitempty"`
 	Have    bool        `cbor:"14,keyasint,omitempty"`
+
+	Phase      string   `cbor:"15,keyasint,omitempty"` // of the attempt
+	Unit       int      `cbor:"16,keyasint,omitempty"`
+	IDs        []uint64 `cbor:"17,keyasint,omitempty"` // member ids
+	Generation uint64   `cbor:"18,keyasint,omitempty"` // of the log
+	Protocol   string   `cbor:"19,keyasint,omitempty"` // of a stream
 }
 
 // Offer is what a peer brings to a run, told once at admission.
@@ -153,7 +171,10 @@ func (m *Control) check() error {
 	if len(m.Addrs) > MaxAddrs {
 		return fmt.Errorf("%d addresses, at most %d: %w", len(m.Addrs), MaxAddrs, ErrTooLong)
 	}
-	texts := append([]string{m.Run, m.Secret, m.Peer, m.Reason}, m.Addrs...)
+	if len(m.IDs) > MaxIDs {
+		return fmt.Errorf("%d member ids, at most %d: %w", len(m.IDs), MaxIDs, ErrTooLong)
+	}
+	texts := append([]string{m.Run, m.Secret, m.Peer, m.Reason, m.Phase, m.Protocol}, m.Addrs...)
 	if o := m.Offer; o != nil {
 		texts = append(texts, o.Kind, o.Backend, o.Fingerprint, o.ModelHash, o.Version)
 	}

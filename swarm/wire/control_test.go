@@ -17,7 +17,8 @@ func TestControlRoundTrip(t *testing.T) {
 		{Kind: ControlJoin, Version: 1, Run: "r", Secret: "s", Addrs: []string{"/a", "/b"}, Offer: &Offer{Kind: "daemon", Weight: 3, Cores: 2, ModelHash: "m"}},
 		{Kind: ControlHello, From: 1<<64 - 3, To: 7},
 		{Kind: ControlRun, Body: bytes.Repeat([]byte{7}, 100_000)},
-		{Kind: ControlBeat, Fence: 9, Index: 11, Have: true, Reason: "interrupted"},
+		{Kind: ControlBeat, Fence: 9, Index: 11, Have: true, Reason: "interrupted", Phase: "reduce", Unit: 3, IDs: []uint64{5, 1 << 63}},
+		{Kind: ControlCarried, Version: 2, Run: "r", From: 4, To: 5, Peer: "p", Protocol: ControlProtocol, Generation: 2},
 		{Kind: 200, Reason: "a kind of a later version"},
 	} {
 		b, err := AppendControl([]byte("x"), m)
@@ -42,6 +43,9 @@ func TestControlCaps(t *testing.T) {
 		"secret":    {Kind: ControlJoin, Secret: long},
 		"offer":     {Kind: ControlJoin, Offer: &Offer{Backend: long}},
 		"address":   {Kind: ControlJoin, Addrs: []string{long}},
+		"phase":     {Kind: ControlBeat, Phase: long},
+		"protocol":  {Kind: ControlRelay, Protocol: long},
+		"ids":       {Kind: ControlBeat, IDs: make([]uint64, MaxIDs+1)},
 		"addresses": {Kind: ControlJoin, Addrs: make([]string, MaxAddrs+1)},
 		"payload":   {Kind: ControlReady, Body: make([]byte, MaxPayload+1)},
 		"run":       {Kind: ControlRun, Body: make([]byte, MaxRun+1)},
@@ -88,7 +92,8 @@ func FuzzReadControl(f *testing.F) {
 	for _, m := range []*Control{
 		{Kind: ControlJoin, Version: 1, Run: "r", Secret: "s", Addrs: []string{"/a"}, Offer: &Offer{Kind: "daemon"}},
 		{Kind: ControlRaft, From: 1, To: 2, Body: []byte{1, 2, 3}},
-		{Kind: ControlBeat, Fence: 3, Have: true},
+		{Kind: ControlBeat, Fence: 3, Have: true, Phase: "gather", Unit: 2, IDs: []uint64{7}},
+		{Kind: ControlRelay, Version: 2, Run: "r", From: 1, To: 2, Protocol: ControlProtocol},
 	} {
 		b, err := AppendControl(nil, m)
 		if err != nil {

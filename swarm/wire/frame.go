@@ -34,7 +34,25 @@ const (
 	KindParams   Kind = 1 // a piece of what its sender gives in an all-gather
 	KindGradient Kind = 2 // a piece of what its sender gives in a reduce-scatter
 	KindAck      Kind = 3 // from the receiver of a part to its sender: all of it is here
+	KindForward  Kind = 4 // a piece of a reduced gradient, from an owner to a backup
+	KindState    Kind = 5 // a piece of an owner's state, which makes its receiver a holder
 )
+
+// Counted says whether frames of this kind say how many microbatches are summed in them, and are added on arrival.
+func (k Kind) Counted() bool { return k == KindGradient || k == KindForward || k == KindState }
+
+// Class is the stream on which parts of this kind travel, or 0.
+func (k Kind) Class() Class {
+	switch k {
+	case KindParams:
+		return Params
+	case KindGradient, KindForward:
+		return Gradients
+	case KindState:
+		return State
+	}
+	return 0
+}
 
 // Codec says how a frame's payload was narrowed and packed. Numbers are append-only.
 type Codec uint8
@@ -59,13 +77,14 @@ func (c Codec) Narrowed() bool { return c >= CodecLow }
 type Header struct {
 	Kind         Kind
 	Codec        Codec
-	Tag          uint32 // names the collective within its attempt: an all-gather's tag, a reduce-scatter's unit
+	Of           Kind   // in an acknowledgement: the kind of the part; else 0
+	Tag          uint32 // names the collective within its attempt: an all-gather's tag, a gradient's unit, a state's range
 	Fence        uint64 // names the attempt
 	Part         uint64 // bytes of the whole part
 	Offset       uint64 // where the chunk starts in the part, in bytes
 	Raw          uint32 // bytes of the chunk
 	Wire         uint32 // bytes of the payload that carries it
-	Microbatches uint32 // summed in a piece of gradient, else 0
+	Microbatches uint32 // summed in a piece of gradient, 1 for a piece of state, else 0
 	sum          uint32 // CRC-32C of the payload
 }
 
@@ -101,7 +120,7 @@ func Seal(frame []byte, h Header) error {
 func (h *Header) put(b []byte) {
 	le := binary.LittleEndian
 	b[0], b[1] = byte(h.Kind), byte(h.Codec)
-	le.PutUint16(b[2:], 0)
+	b[2], b[3] = byte(h.Of), 0
 	le.PutUint32(b[4:], h.Tag)
 	le.PutUint64(b[8:], h.Fence)
 	le.PutUint64(b[16:], h.Part)
@@ -127,11 +146,11 @@ func ReadHeader(r io.Reader) (Header, error) {
 	if crc32.Checksum(b[:48], castagnoli) != le.Uint32(b[48:]) {
 		return Header{}, fmt.Errorf("%w: in a frame's header", ErrChecksum)
 	}
-	if le.Uint16(b[2:]) != 0 {
-		return Header{}, fmt.Errorf("%w: reserved bytes are %d", ErrFrame, le.Uint16(b[2:]))
+	if b[3] != 0 {
+		return Header{}, fmt.Errorf("%w: the reserved byte is %d", ErrFrame, b[3])
 	}
 	h := Header{
-		Kind: Kind(b[0]), Codec: Codec(b[1]), Tag: le.Uint32(b[4:]), Fence: le.Uint64(b[8:]),
+		Kind: Kind(b[0]), Codec: Codec(b[1]), Of: Kind(b[2]), Tag: le.Uint32(b[4:]), Fence: le.Uint64(b[8:]),
 		Part: le.Uint64(b[16:]), Offset: le.Uint64(b[24:]), Raw: le.Uint32(b[32:]), Wire: le.Uint32(b[36:]),
 		Microbatches: le.Uint32(b[40:]), sum: le.Uint32(b[44:]),
 	}
@@ -144,7 +163,7 @@ func (h *Header) check() error {
 		return fmt.Errorf("%w: %s", ErrFrame, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case h.Kind < KindParams || h.Kind > KindAck:
+	case h.Kind < KindParams || h.Kind > KindState:
 		return bad("unknown kind %d", h.Kind)
 	case h.Codec > CodecHighPlanes:
 		return bad("unknown codec %d", h.Codec)
@@ -152,8 +171,10 @@ func (h *Header) check() error {
 		return bad("a part of %d bytes, at most %d are allowed", h.Part, MaxPart)
 	case h.Microbatches > MaxMicrobatches:
 		return bad("%d microbatches, at most %d are allowed", h.Microbatches, MaxMicrobatches)
-	case (h.Kind == KindGradient) != (h.Microbatches > 0):
+	case h.Kind.Counted() != (h.Microbatches > 0):
 		return bad("kind %d with %d microbatches", h.Kind, h.Microbatches)
+	case (h.Kind == KindAck) != (h.Of.Class() != 0):
+		return bad("kind %d of kind %d", h.Kind, h.Of)
 	}
 	if h.Kind == KindAck {
 		if h.Codec != CodecRaw || h.Offset != 0 || h.Raw != 0 || h.Wire != 0 {

@@ -40,7 +40,9 @@ func TestFrameSurvives(t *testing.T) {
 		"narrowed":         {Header{Kind: KindGradient, Codec: CodecLow, Part: 4000, Raw: 1200, Microbatches: 1}, chunk},
 		"narrowed, packed": {Header{Kind: KindGradient, Codec: CodecHighPlanes, Part: 4000, Raw: 4000, Microbatches: 1}, chunk},
 		"gradient":         {Header{Kind: KindGradient, Part: MaxPart, Offset: MaxPart - 600, Raw: 600, Microbatches: 3}, chunk},
-		"ack":              {Header{Kind: KindAck, Tag: 1<<32 - 1, Fence: 5, Part: 12}, nil},
+		"forward":          {Header{Kind: KindForward, Part: 600, Raw: 600, Microbatches: 9}, chunk},
+		"state":            {Header{Kind: KindState, Part: 4000, Raw: 600, Microbatches: 1}, chunk},
+		"ack":              {Header{Kind: KindAck, Of: KindForward, Tag: 1<<32 - 1, Fence: 5, Part: 12}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := bytes.NewReader(frame(t, c.h, c.payload))
@@ -91,7 +93,11 @@ func TestHeaderRefused(t *testing.T) {
 		"no microbatches":      {func(h *Header) { h.Microbatches = 0 }, "0 microbatches"},
 		"too many":             {func(h *Header) { h.Microbatches = MaxMicrobatches + 1 }, "16777217"},
 		"microbatches, params": {func(h *Header) { h.Kind = KindParams }, "1 microbatches"},
-		"ack with payload":     {func(h *Header) { h.Kind, h.Microbatches = KindAck, 0 }, "acknowledgement"},
+		"no count of state":    {func(h *Header) { h.Kind, h.Microbatches = KindState, 0 }, "0 microbatches"},
+		"ack with payload":     {func(h *Header) { h.Kind, h.Of, h.Microbatches = KindAck, KindParams, 0 }, "acknowledgement"},
+		"ack of nothing":       {func(h *Header) { h.Kind, h.Microbatches = KindAck, 0 }, "kind 3 of kind 0"},
+		"ack of an ack":        {func(h *Header) { h.Kind, h.Of, h.Microbatches = KindAck, KindAck, 0 }, "kind 3 of kind 3"},
+		"gradient of a kind":   {func(h *Header) { h.Of = KindParams }, "kind 2 of kind 1"},
 	} {
 		h := good
 		c.edit(&h)
@@ -165,7 +171,8 @@ func FuzzReadFrame(f *testing.F) {
 	f.Add(frame(f, Header{Kind: KindParams, Part: 4, Raw: 4}, []byte("abcd")))
 	f.Add(frame(f, Header{Kind: KindGradient, Codec: CodecPlanes, Part: 9, Offset: 1, Raw: 4, Microbatches: 1}, []byte("ab")))
 	f.Add(frame(f, Header{Kind: KindGradient, Codec: CodecLow, Part: 8, Raw: 8, Microbatches: 1}, []byte("abcd")))
-	f.Add(frame(f, Header{Kind: KindAck, Tag: 1, Fence: 2, Part: 3}, nil))
+	f.Add(frame(f, Header{Kind: KindAck, Of: KindParams, Tag: 1, Fence: 2, Part: 3}, nil))
+	f.Add(frame(f, Header{Kind: KindState, Part: 8, Raw: 4, Microbatches: 1}, []byte("abcd")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		// The checksum is made right, so that the fuzzer gets past it.
 		if len(b) >= HeaderSize {

@@ -11,7 +11,7 @@ import (
 const (
 	// DataProtocol is the protocol id of streams of parameters and gradients, DataVersion the version in their Hello.
 	DataProtocol = "/shoal/1/data"
-	DataVersion  = 1
+	DataVersion  = 2
 
 	MaxRunID = 128 // bytes of a run id in a Hello
 )
@@ -20,12 +20,16 @@ const (
 var ErrHello = errors.New("wire: bad hello")
 
 // Class is what a stream carries. Parameters and gradients have streams of their own, because the receiver makes
-// parameters wait until it has asked for them, and never gradients.
+// parameters wait until it has asked for them, and never gradients. State has one so that a large fill doesn't delay
+// gradients.
 type Class uint8
 
 const (
 	Params    Class = 1
 	Gradients Class = 2
+	State     Class = 3
+
+	Classes = 3 // how many there are
 )
 
 func (c Class) String() string {
@@ -34,23 +38,27 @@ func (c Class) String() string {
 		return "params"
 	case Gradients:
 		return "gradients"
+	case State:
+		return "state"
 	}
 	return fmt.Sprintf("Class(%d)", uint8(c))
 }
 
-// Hello is the first message on a data stream, from the side that opened it (control streams have their own handshake). It closes the cases in which an address leads
-// to another run or to a process that has been restarted since.
+// Hello is the first message on a data stream, from the side that opened it (control streams have their own handshake).
+// It closes the cases in which an address leads to another run, to a process that has been restarted since, or to a
+// member whose log began anew without this one.
 type Hello struct {
-	Run      string // run id, at most MaxRunID bytes
-	From, To uint64 // member ids
-	Class    Class
+	Run        string // run id, at most MaxRunID bytes
+	From, To   uint64 // member ids
+	Generation uint64 // of the log
+	Class      Class
 }
 
 // The fixed part of a Hello, little-endian: magic, uint16 version, uint8 class, uint8 length of the run id, uint64
-// From, uint64 To. The run id and a CRC-32C of everything before it follow.
+// From, uint64 To, uint64 Generation. The run id and a CRC-32C of everything before it follow.
 const (
 	helloMagic = "SHOA"
-	helloFixed = 24
+	helloFixed = 32
 )
 
 // AppendHello appends h as bytes to dst.
@@ -64,6 +72,7 @@ func AppendHello(dst []byte, h Hello) ([]byte, error) {
 	dst = append(dst, byte(h.Class), byte(len(h.Run)))
 	dst = binary.LittleEndian.AppendUint64(dst, h.From)
 	dst = binary.LittleEndian.AppendUint64(dst, h.To)
+	dst = binary.LittleEndian.AppendUint64(dst, h.Generation)
 	dst = append(dst, h.Run...)
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli)), nil
 }
@@ -92,12 +101,13 @@ func ReadHello(r io.Reader) (Hello, error) {
 		return Hello{}, fmt.Errorf("%w: checksum differs", ErrHello)
 	}
 	h := Hello{
-		Run:   string(buf[helloFixed:end]),
-		From:  binary.LittleEndian.Uint64(buf[8:]),
-		To:    binary.LittleEndian.Uint64(buf[16:]),
-		Class: Class(buf[6]),
+		Run:        string(buf[helloFixed:end]),
+		From:       binary.LittleEndian.Uint64(buf[8:]),
+		To:         binary.LittleEndian.Uint64(buf[16:]),
+		Generation: binary.LittleEndian.Uint64(buf[24:]),
+		Class:      Class(buf[6]),
 	}
-	if h.Class < Params || h.Class > Gradients {
+	if h.Class < Params || h.Class > State {
 		return Hello{}, fmt.Errorf("%w: unknown class %d", ErrHello, h.Class)
 	}
 	return h, nil

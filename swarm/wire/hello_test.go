@@ -21,7 +21,8 @@ func TestHelloSurvives(t *testing.T) {
 	for _, want := range []Hello{
 		{Run: "r", From: 1, To: 2, Class: Params},
 		{Run: "", From: 1<<64 - 1, To: 0, Class: Params},
-		{Run: strings.Repeat("x", MaxRunID), From: 3, To: 4, Class: Gradients},
+		{Run: strings.Repeat("x", MaxRunID), From: 3, To: 4, Generation: 7, Class: Gradients},
+		{Run: "r", From: 1, To: 2, Generation: 1<<64 - 1, Class: State},
 	} {
 		r := bytes.NewReader(append(mustHello(t, want), "more"...))
 		got, err := ReadHello(r)
