@@ -24,6 +24,10 @@ var (
 	// ErrUnreachable is wrapped by Open when no address of the peer could be dialled.
 	ErrUnreachable = errors.New("it can't be reached")
 
+	// ErrRefused is wrapped by Open, besides ErrUnreachable, when the peer was connected before and its machine says that
+	// nobody listens there any more: its process has ended. A machine that doesn't answer is no such proof.
+	ErrRefused = errors.New("its program has ended")
+
 	// ErrWrongPeer is wrapped by Open, besides ErrUnreachable, when another peer answered at one of the addresses.
 	ErrWrongPeer = errors.New("another peer answers there")
 

@@ -32,6 +32,7 @@ type Host struct {
 	identity *identity
 	announce []ma.Multiaddr
 	good     *goodAddrs
+	ends     *lastEnds
 	log      *slog.Logger
 	disc     discovery
 
@@ -52,8 +53,9 @@ type Host struct {
 // newHost wraps a libp2p host that listens already.
 func newHost(h host.Host, id *identity, s settings) *Host {
 	ctx, cancel := context.WithCancel(context.Background())
-	out := &Host{host: h, identity: id, announce: s.announce, good: s.good, log: s.Log, ctx: ctx, cancel: cancel}
+	out := &Host{host: h, identity: id, announce: s.announce, good: s.good, ends: newLastEnds(), log: s.Log, ctx: ctx, cancel: cancel}
 	h.Network().Notify(&network.NotifyBundle{ConnectedF: s.good.connected, DisconnectedF: out.disconnected})
+	h.Network().Notify(&network.NotifyBundle{ConnectedF: out.ends.connected})
 	return out
 }
 
@@ -86,8 +88,8 @@ func texts(addrs []ma.Multiaddr) []string {
 }
 
 // Open opens a stream to a peer, dialling it at addrs, and at addresses known from before, if there is no connection
-// yet. It returns when the peer has agreed to speak protocol, or with one of ErrUnreachable, ErrWrongPeer, ErrProtocol,
-// ErrClosed or the context's error wrapped; it gives up after 30 s even if ctx doesn't.
+// yet. It returns when the peer has agreed to speak protocol, or with one of ErrUnreachable, ErrRefused, ErrWrongPeer,
+// ErrProtocol, ErrClosed or the context's error wrapped; it gives up after 30 s even if ctx doesn't.
 //
 // Close of the stream ends both directions: the other end reads what was written before and then EOF, and its writes
 // fail within 2 s. The stream also has CloseWrite() error.
@@ -129,8 +131,10 @@ func (h *Host) open(ctx context.Context, id peer.ID, addrs []ma.Multiaddr, proto
 		return nil, fmt.Errorf("dial peer %s: %w: that is this peer itself", id, ErrUnreachable)
 	}
 	h.host.Peerstore().AddAddrs(id, addrs, peerstore.AddressTTL)
-	// Direct: don't hold an earlier failure against an address. How often to try is the caller's affair.
-	conn, err := h.host.Network().DialPeer(network.WithForceDirectDial(ctx, "shoal"), id)
+	conn, err := h.dial(ctx, id)
+	if errors.Is(err, ErrRefused) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, dialError(ctx, id, h.host.Peerstore().Addrs(id), err)
 	}
@@ -177,6 +181,15 @@ func (h *Host) Handle(proto string, f func(peer string, stream net.Conn)) {
 		defer h.handlers.Done()
 		f(s.Conn().RemotePeer().String(), &streamConn{s: s, host: h})
 	})
+}
+
+// Counts are the streams and the connections that are open now, those of libp2p's own protocols included.
+func (h *Host) Counts() (streams, conns int) {
+	all := h.host.Network().Conns()
+	for _, c := range all {
+		streams += c.Stat().NumStreams
+	}
+	return streams, len(all)
 }
 
 // Connected says whether there is a connection to a peer, or was a moment ago.

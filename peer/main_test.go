@@ -56,6 +56,8 @@ func helper(role string, in io.Reader, out io.Writer) error {
 		return err
 	case "join":
 		return helperJoin(ctx, in, out)
+	case "dial":
+		return helperDial(ctx, in, out)
 	case "member":
 		return helperMember(ctx, in, out)
 	case "find":
@@ -64,6 +66,31 @@ func helper(role string, in io.Reader, out io.Writer) error {
 		return helperFindLAN(ctx, in, out)
 	}
 	return fmt.Errorf("unknown role %q", role)
+}
+
+// helperDial dials the link that is the first word of stdin, and prints its own; it serves until its stdin ends.
+func helperDial(ctx context.Context, in io.Reader, out io.Writer) error {
+	h, err := New(ctx, Config{Listen: []string{"/ip4/127.0.0.1/tcp/0"}})
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	var text string
+	if _, err := fmt.Fscanln(in, &text); err != nil {
+		return err
+	}
+	link, err := ParseLink(text)
+	if err != nil {
+		return err
+	}
+	c, err := h.Open(ctx, link.Peer, link.Addrs, testProto)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	fmt.Fprintln(out, Link{Peer: h.Self(), Addrs: h.Addrs(), Run: "dial", Secret: NewSecret()})
+	_, err = io.Copy(io.Discard, in)
+	return err
 }
 
 // joined is what the helper that joins reports.
