@@ -30,6 +30,8 @@ var rules = []rule{
 		why: "kernel knows nothing of networks"},
 	{from: []string{"shoal/internal/dataserve"}, never: []string{"shoal", "shoal/peer/...", "shoal/swarm/...", "shoal/fsdp/..."}, deep: true,
 		why: "dataserve declares the Transport that it needs"},
+	{from: []string{"shoal/internal/place"}, never: []string{"shoal", "shoal/peer/...", "shoal/swarm/...", "shoal/fsdp/...", "shoal/model/...", "shoal/kernel/...", "shoal/internal/..."},
+		why: "place is arithmetic that swarm and fsdp share"},
 	{from: []string{"shoal/swarm/member"}, never: []string{"net", "os", "time", "sync"},
 		why: "the membership core has no clock, goroutine or I/O"},
 	{from: []string{"shoal/..."}, except: []string{"shoal/peer/..."}, never: []string{"github.com/libp2p/...", "github.com/multiformats/..."},
