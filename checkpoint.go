@@ -174,12 +174,14 @@ func (m *member) joinCheckpoints() error {
 			return nil
 		}
 	}
-	return &ConfigError{"checkpoint", fmt.Errorf("the run goes on from the checkpoint of step %d, which %s does not have: copy it there from the peer that started the run",
+	m.missing = &ConfigError{"checkpoint", fmt.Errorf("the run goes on from the checkpoint of step %d, which %s does not have: copy it there from the peer that started the run",
 		point.Position.Step, m.cfg.Checkpoint)}
+	return nil
 }
 
-// saving completes an engine's configuration by what is saved and resumed.
-func (m *member) saving(cfg *fsdp.Config) error {
+// saving completes an engine's configuration by what is saved and resumed. A member that joins a run that is under way gets
+// what it holds from others.
+func (m *member) saving(cfg *fsdp.Config, late bool) error {
 	cfg.SaveEvery = m.task.run.Checkpoint.Every
 	if cfg.SaveEvery > 0 {
 		cfg.Saver = &checkpoint.Saver{Dir: m.cfg.Checkpoint, Run: m.task.saved(m.runID), Keep: m.task.run.Checkpoint.Keep,
@@ -189,7 +191,12 @@ func (m *member) saving(cfg *fsdp.Config) error {
 			}}
 	}
 	c := m.checkpoint
-	if c == nil {
+	switch {
+	case late:
+		return nil
+	case m.missing != nil:
+		return m.missing
+	case c == nil:
 		return nil
 	}
 	losses, hashes, err := c.History()

@@ -105,7 +105,7 @@ func (m *member) giveChunks(link peer.Link) {
 	store := dataserve.Whole(m.task.chunks)
 	if f, ok := m.task.chunks.(*dataserve.Fetcher); ok {
 		store = f.Held()
-		f.Follow(m.task.ahead(0, 0, []int64{1})) // this peer's share is not known yet
+		f.Follow(m.task.ahead(0, 0, make([]int64, 1))) // this peer's share is not known yet
 	}
 	m.chunks.server = dataserve.Serve(dataserve.ServerConfig{Transport: m.host, Run: link.Run, Secret: link.Secret,
 		Manifest: m.task.manifest, Store: store, Log: m.cfg.Log})
@@ -114,7 +114,8 @@ func (m *member) giveChunks(link peer.Link) {
 // fetchAhead has the chunks fetched that this member will need from a step on.
 func (m *member) fetchAhead(step int) {
 	if f, ok := m.task.chunks.(*dataserve.Fetcher); ok {
-		f.Follow(m.task.ahead(step, m.view.Rank, m.weights()))
+		v := m.view.Load()
+		f.Follow(m.task.ahead(step, max(0, v.Rank), make([]int64, len(v.Members))))
 	}
 }
 
@@ -127,8 +128,9 @@ func (m *member) fetchWhile(ctx context.Context) (stop func() bool) {
 	})
 }
 
-// ahead yields the chunks that the member of a rank needs from a step on, in that order, and the held-out ones at the end.
-func (t *task) ahead(step, rank int, weights []int64) iter.Seq[int] {
+// ahead yields the chunks that the member of a rank is likely to need from a step on, in that order, and the held-out ones
+// at the end. work is what a microbatch costs each member, see fsdp.Deal.
+func (t *task) ahead(step, rank int, work []int64) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		samples := func(set Dataset, list []int) bool {
 			s, ok := set.(data.Samples)
@@ -147,7 +149,7 @@ func (t *task) ahead(step, rank int, weights []int64) iter.Seq[int] {
 		micro := t.run.Train.Microbatch
 		for ; step < t.run.Train.Steps; step++ {
 			order := t.order(step)
-			share := fsdp.Shares(step, (len(order)+micro-1)/micro, weights)[rank]
+			share := fsdp.Deal(step, (len(order)+micro-1)/micro, work)[rank]
 			if !samples(t.data, order[min(len(order), share.First*micro):min(len(order), share.Last*micro)]) {
 				return
 			}

@@ -200,10 +200,10 @@ func (t *task) hyper() fsdp.Hyper {
 }
 
 // training is what all members' engines have in common.
-func (t *task) training(weights []int64) fsdp.Config {
+func (t *task) training() fsdp.Config {
 	mesh := t.run.Mesh
 	return fsdp.Config{
-		Model: t.model, Hyper: t.hyper(), Weights: weights, Frozen: t.frozen,
+		Model: t.model, Hyper: t.hyper(), Frozen: t.frozen, AuditEvery: mesh.AuditEvery,
 		Strategy: fsdp.Strategy(mesh.Strategy), KeepGathered: !mesh.Reshard, Recompute: fsdp.Recompute(mesh.Recompute),
 		ParamType: t.paramType(), Train: t.data, Eval: t.eval, Order: t.order,
 	}

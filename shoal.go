@@ -89,7 +89,7 @@ type Config struct {
 
 	// OnSelf is called once, with this peer's id, before it talks to anybody.
 	OnSelf func(peerID string)
-	// OnLink is called once the run can be joined, with the link for others.
+	// OnLink is called once the run can be joined by way of this peer, with the link for others.
 	OnLink func(link string)
 	// OnNotice is called with each line that a user should read: that a run is being looked for, and what was found instead;
 	// that the result depends on the peers (precision.reduce: fp32 or bf16); what a run goes on from; that a checkpoint
@@ -101,6 +101,12 @@ type Config struct {
 	Progress func(Progress)
 	// Trace is called for each span of a step, from several goroutines.
 	Trace func(fsdp.Event)
+	// OnLive is called once, when this peer is in the run, with what tells about it and can act on it meanwhile.
+	OnLive func(*Live)
+	// At is called at the points of each step at which faults are tried out, by the goroutine that computes, which waits
+	// for it. Slow, if more than 1, has this peer compute as many times slower than it could. Both are for tests.
+	At   func(fsdp.Point)
+	Slow float64
 	// Log gets what a maintainer wants to know. Nil means none.
 	Log *slog.Logger
 }
@@ -125,7 +131,7 @@ type Progress struct {
 }
 
 // Run takes part in a run until it is done, and returns its report, which is the same on every peer but for wall times.
-// When ctx is cancelled it tells the others why it leaves. If all went well but for the files in Config.Out, there is both a
+// When ctx is cancelled, the others take over what this peer holds before it goes. If all went well but for the files in Config.Out, there is both a
 // report and an error.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return run(ctx, cfg)

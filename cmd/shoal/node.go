@@ -8,11 +8,9 @@ import (
 	"io"
 	"log"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,6 +32,8 @@ type nodeFlags struct {
 	checkpoint       string
 	json             bool
 	child            bool
+	pauses           []string
+	slow             float64
 	via              []string
 	lan              string
 }
@@ -51,14 +51,18 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 	f.StringVar(&n.checkpoint, "checkpoint", "", "`folder` for this peer's parts of checkpoints, every checkpoint.every steps (default: none)")
 	f.BoolVar(&n.json, "json", false, "print the report as JSON on stdout, all else on stderr")
 	f.BoolVar(&n.child, "child", false, "run under testnet: events on stdout, end with stdin")
-	f.Lookup("child").Hidden = true
+	f.StringArrayVar(&n.pauses, "pause", nil, "with --child: wait at this `point`, ROLE@step:N[:PHASE], until the parent acts")
+	f.Float64Var(&n.slow, "slow", 0, "compute this `many` times slower, to try out unequal peers")
+	for _, name := range []string{"child", "pause", "slow"} {
+		f.Lookup(name).Hidden = true
+	}
 }
 
 func (n *nodeFlags) config(a *app) (shoal.Config, error) {
 	return shoal.Config{
 		Memory: int64(n.memory), Cores: n.cores, Kernel: n.kernel,
 		Listen: n.listen, Announce: n.announce, Identity: n.identity, Out: n.out, Checkpoint: n.checkpoint,
-		Via: n.via, LAN: n.lan,
+		Via: n.via, LAN: n.lan, Slow: n.slow,
 		Log: a.logger(),
 	}, nil
 }
@@ -204,7 +208,7 @@ func reachable(link string) bool {
 // node takes part in a run and shows it.
 func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 	if n.child {
-		return a.child(ctx, cfg)
+		return a.child(ctx, n, cfg)
 	}
 	d := newDisplay(a.progressTo(n.json))
 	defer d.Close()
@@ -218,6 +222,9 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 		}
 	}
 	cfg.OnLink = func(link string) {
+		if cfg.RunFile == nil { // whoever started the run has shown one
+			return
+		}
 		d.Link(link, append(otherWays(link, cfg.LAN), self)...)
 		if cfg.Peers > 1 && len(cfg.Listen)+len(cfg.Announce) == 0 && !reachable(link) {
 			fmt.Fprintln(a.stderr, "shoal: this machine has no network address that others can reach: only processes on this machine can join")
@@ -234,34 +241,6 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 		return err
 	}
 	return errors.Join(err, a.finish(r, n.report, n.json))
-}
-
-// child takes part in a run as testnet's child: it ends when stdin does, which is when testnet closes it or is gone.
-func (a *app) child(ctx context.Context, cfg shoal.Config) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	finished := make(chan struct{})
-	defer close(finished)
-	go func() { // ends with stdin or with the process
-		io.Copy(io.Discard, a.stdin)
-		cancel(errInterrupted)
-		select {
-		case <-finished:
-		case <-time.After(patience):
-			os.Exit(exitInterrupted)
-		}
-	}()
-	e := testnet.NewEvents(a.stdout)
-	cfg.OnSelf, cfg.OnLink, cfg.OnWait, cfg.Progress, cfg.OnNotice = e.Self, e.Link, e.Wait, e.Progress, e.Notice
-	r, err := shoal.Run(ctx, cfg)
-	if r != nil {
-		return errors.Join(err, e.Report(r))
-	}
-	if errors.Is(context.Cause(ctx), errInterrupted) {
-		return errInterrupted
-	}
-	e.Failed(err)
-	return err
 }
 
 // progressTo is where a run is shown.
@@ -318,6 +297,9 @@ func (a *app) summary(r *shoal.Report, folder string) error {
 		return err
 	}
 	fmt.Fprintln(&b)
+	if err := r.FaultTable(&b); err != nil {
+		return err
+	}
 	if e := r.Eval; e != nil {
 		fmt.Fprintf(&b, "accuracy    %.2f%% on held-out samples, loss %.4f\n", 100*e.Accuracy, float64(e.Loss))
 	}

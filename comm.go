@@ -1,0 +1,73 @@
+package shoal
+
+import (
+	"context"
+
+	"shoal/fsdp"
+	"shoal/swarm"
+)
+
+// comm makes a Node the engine's Comm: the packages don't know each other's types.
+type comm struct {
+	node  *swarm.Node
+	enter func(v *swarm.View, payload []byte) // called with each view that begins, before the engine has it
+}
+
+var _ fsdp.Comm = (*comm)(nil)
+
+func (c *comm) Begin(ctx context.Context, fence uint64, sink fsdp.Sink) (context.Context, error) {
+	return c.node.Begin(ctx, fence, engineSink{sink})
+}
+
+func (c *comm) AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait, given func() error) {
+	return c.node.AllGather(ctx, tag, width, mine, parts)
+}
+
+func (c *comm) Give(ctx context.Context, kind fsdp.Kind, tag uint32, parts [][]byte, count int) (wait func() error) {
+	return c.node.Give(ctx, giveKinds[kind], tag, parts, count)
+}
+
+func (c *comm) SetPhase(phase string, unit int) { c.node.SetPhase(phase, unit) }
+
+func (c *comm) Ready(payload []byte) error { return c.node.Ready(payload) }
+
+func (c *comm) Next(ctx context.Context) (fsdp.Entry, error) {
+	e, err := c.node.Next(ctx)
+	if err != nil {
+		return fsdp.Entry{}, err
+	}
+	if e.View != nil {
+		c.enter(e.View, e.Payload)
+	}
+	return engineEntry(e), nil
+}
+
+var giveKinds = map[fsdp.Kind]swarm.Kind{fsdp.Gradient: swarm.Gradient, fsdp.Forward: swarm.Forward, fsdp.State: swarm.State}
+
+var sinkKinds = map[swarm.Kind]fsdp.Kind{swarm.Gradient: fsdp.Gradient, swarm.Forward: fsdp.Forward, swarm.State: fsdp.State}
+
+// engineSink gives a Node's pieces to the engine.
+type engineSink struct{ fsdp.Sink }
+
+func (s engineSink) Add(kind swarm.Kind, tag, source, offset int, data []byte) error {
+	return s.Sink.Add(sinkKinds[kind], tag, source, offset, data)
+}
+
+func (s engineSink) Done(kind swarm.Kind, tag, source, count int) error {
+	return s.Sink.Done(sinkKinds[kind], tag, source, count)
+}
+
+var entryKinds = map[swarm.EntryKind]fsdp.EntryKind{swarm.EntryCommit: fsdp.EntryCommit, swarm.EntryRetry: fsdp.EntryRetry,
+	swarm.EntryDone: fsdp.EntryDone, swarm.EntryView: fsdp.EntryView, swarm.EntryLate: fsdp.EntryLate}
+
+// engineEntry is an entry of the log as the engine has it.
+func engineEntry(e swarm.Entry) fsdp.Entry {
+	to := fsdp.Entry{Fence: e.Fence, Kind: entryKinds[e.Kind], Payload: e.Payload, Work: e.Work}
+	for _, f := range e.Fills {
+		to.Fills = append(to.Fills, fsdp.Fill{Range: f.Range, To: f.To})
+	}
+	if v := e.View; v != nil {
+		to.View = &fsdp.View{Fence: v.Fence, Rank: v.Rank, Size: len(v.Members), Owner: v.Place.Owner, Backups: v.Place.Backups}
+	}
+	return to
+}

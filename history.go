@@ -1,0 +1,137 @@
+package shoal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"shoal/fsdp"
+	"shoal/internal/report"
+	"shoal/swarm"
+)
+
+// history is what has happened in a run up to now, for the report. A peer that joins late gets it from the others.
+type history struct {
+	mu sync.Mutex
+	past
+}
+
+// past is a history as it travels, in JSON. Losses has one element for each committed step.
+type past struct {
+	Losses     report.Losses  `json:"losses"`
+	StepHashes map[int]string `json:"step_hashes"`
+	Views      []report.View  `json:"views"`
+	Samples    int64          `json:"samples"` // of all committed steps
+}
+
+// committed adds a step.
+func (h *history) committed(o *fsdp.Outcome) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if o.Step != len(h.Losses) {
+		return
+	}
+	h.Losses = append(h.Losses, o.Loss)
+	h.Samples += o.Samples
+}
+
+// hashed adds a state hash after a step.
+func (h *history) hashed(step int, hash string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.StepHashes == nil {
+		h.StepHashes = map[int]string{}
+	}
+	h.StepHashes[step] = hash
+}
+
+// viewed adds a view whose first step is step.
+func (h *history) viewed(v *swarm.View, step int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if n := len(h.Views); n > 0 && h.Views[n-1].Number >= v.Number {
+		return
+	}
+	row := report.View{Number: v.Number, Reason: v.Reason, Step: step}
+	for _, p := range v.Members {
+		row.Members = append(row.Members, p.Peer)
+	}
+	h.Views = append(h.Views, row)
+}
+
+// set replaces what is known.
+func (h *history) set(p past) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.past = p
+}
+
+// unknown says that nothing is known of the first steps.
+func (h *history) unknown(steps int) {
+	p := past{Losses: make([]float64, steps)}
+	for i := range p.Losses {
+		p.Losses[i] = math.NaN()
+	}
+	h.set(p)
+}
+
+// copy is a snapshot.
+func (h *history) copy() past {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return past{Losses: slices.Clone(h.Losses), StepHashes: maps.Clone(h.StepHashes), Views: slices.Clone(h.Views), Samples: h.Samples}
+}
+
+// encode is the history for others.
+func (h *history) encode() []byte {
+	b, err := json.Marshal(h.copy())
+	if err != nil {
+		return nil // plain fields only: can't happen
+	}
+	return b
+}
+
+const (
+	historyTries = 5
+	historyPause = 200 * time.Millisecond
+)
+
+// fetchHistory asks another member for what happened before step, this member's first, and keeps it. last is the outcome
+// of the step before: a member that is asked may not have applied it yet.
+func (m *member) fetchHistory(ctx context.Context, step int, last *fsdp.Outcome) error {
+	var err error
+	for range historyTries {
+		var p past
+		if p, err = m.askHistory(ctx); err == nil && len(p.Losses) == step-1 && last.Kind == fsdp.EntryCommit && last.Step == step-1 {
+			p.Losses, p.Samples = append(p.Losses, last.Loss), p.Samples+last.Samples
+		}
+		if err == nil && len(p.Losses) == step {
+			m.history.set(p)
+			return nil
+		}
+		if err == nil {
+			err = fmt.Errorf("it has %d steps of %d", len(p.Losses), step)
+		}
+		timer := time.NewTimer(historyPause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+	}
+	return fmt.Errorf("what happened in the run before: %w", err)
+}
+
+func (m *member) askHistory(ctx context.Context) (p past, err error) {
+	b, err := m.node.History(ctx)
+	if err == nil {
+		err = json.Unmarshal(b, &p)
+	}
+	return p, err
+}

@@ -1,0 +1,315 @@
+package shoal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"shoal/fsdp"
+	"shoal/internal/checkpoint"
+	"shoal/internal/place"
+	"shoal/internal/report"
+	"shoal/internal/version"
+	"shoal/peer"
+	"shoal/swarm"
+	"shoal/swarm/member"
+)
+
+const (
+	leaveWait  = 3500 * time.Millisecond // for the others to take over what a peer that is leaving holds
+	enterTries = 3               // rounds through all known members, to join again
+)
+
+// entry is how a membership begins.
+type entry struct {
+	Run      []byte // creator: the run's description
+	Contacts []swarm.Contact
+}
+
+// open connects to the network and, where this peer joins a run, learns what it trains. It is not a member then.
+func (m *member) open(ctx context.Context) (start entry, err error) {
+	m.host, err = peer.New(ctx, peer.Config{Identity: m.cfg.Identity, Listen: m.cfg.Listen, Announce: m.cfg.Announce,
+		Version: version.Version, Log: m.cfg.Log})
+	if err != nil {
+		return start, err
+	}
+	if m.cfg.OnSelf != nil {
+		m.cfg.OnSelf(m.host.Self())
+	}
+	if !m.cfg.joins() {
+		m.link = peer.Link{Peer: m.host.Self(), Addrs: m.host.Addrs(), Run: m.runID, Secret: peer.NewSecret()}
+		start.Run, err = m.task.describe()
+		return start, err
+	}
+	if m.link, err = m.find(ctx); err != nil {
+		return start, err
+	}
+	contact := swarm.Contact{Peer: m.link.Peer, Addrs: m.link.Addrs}
+	start.Contacts = []swarm.Contact{contact}
+	b, err := swarm.Describe(ctx, m.transport(), contact, m.link.Run, m.link.Secret)
+	if errors.Is(err, peer.ErrUnreachable) {
+		return start, fmt.Errorf("%w: is the run over, or a firewall in between?", err)
+	}
+	if err != nil {
+		return start, err
+	}
+	if m.task, err = parseDescription(ctx, b, m.cfg, m.fetcher(m.link)); err != nil {
+		return start, err
+	}
+	m.runID = m.link.Run
+	if m.cfg.Out != "" {
+		if err := checkOut(m.cfg.Out, m.task.model); err != nil {
+			return start, err
+		}
+	}
+	return start, m.joinCheckpoints()
+}
+
+// session is one membership: from being admitted to the run's end, or to where this peer is not in it any more.
+func (m *member) session(ctx context.Context, start entry) (rep *Report, err error) {
+	if err := m.enter(ctx, start); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			m.node.Leave(err.Error())
+		}
+		m.node.Close()
+	}()
+	first, err := m.node.View(ctx)
+	if err != nil {
+		return nil, m.aboutSelf(err)
+	}
+	m.entered(first.View, first.Payload)
+	if m.cfg.Out != "" {
+		if m.out, err = newOutput(m.cfg.Out, m.task.model); err != nil {
+			return nil, err
+		}
+		defer m.out.abort()
+	}
+	m.fetchAhead(m.begins())
+	defer m.fetchWhile(m.node.Context())()
+	engine, err := m.engine(ctx, first)
+	if err != nil {
+		return nil, err
+	}
+	res, err := m.train(ctx, engine)
+	if err != nil {
+		return nil, m.cause(ctx, err)
+	}
+	if rep, err = m.report(res); err != nil || m.out == nil {
+		return rep, err
+	}
+	return rep, m.out.finish(m.task.run, m.task.identity(), m.runID, res.StateHash)
+}
+
+// train runs the engine. A user who wants to stop it waits, for a moment, until others have what is held here.
+func (m *member) train(ctx context.Context, engine *fsdp.Engine) (*fsdp.Result, error) {
+	training, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	defer context.AfterFunc(m.node.Context(), func() { cancel(context.Cause(m.node.Context())) })()
+	leaving := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(leaving)
+		m.leave(context.Cause(ctx))
+		cancel(context.Cause(ctx))
+	})
+	res, err := engine.Run(training)
+	if !stop() {
+		<-leaving
+	}
+	return res, err
+}
+
+// leave hands over what this peer holds, and returns once it is out of the run, or has waited long enough.
+func (m *member) leave(why error) {
+	others := len(m.view.Load().Members) > 1
+	if others {
+		m.notice("leaving: the others take over what is held here ...")
+	}
+	start := time.Now()
+	m.node.Leave(why.Error())
+	timer := time.NewTimer(leaveWait)
+	defer timer.Stop()
+	select {
+	case <-m.node.Left():
+		if others {
+			m.notice("left the run after %.1f s, which goes on", time.Since(start).Seconds())
+		}
+	case <-m.node.Context().Done():
+	case <-timer.C:
+		m.notice("left the run before all was handed over: the others go on from what they hold")
+	}
+}
+
+// enter starts the run, or has the others admit this peer.
+func (m *member) enter(ctx context.Context, start entry) (err error) {
+	cfg := m.swarmConfig()
+	if cfg.Run = start.Run; cfg.Run != nil {
+		m.node, err = swarm.Start(ctx, cfg)
+	} else {
+		m.node, err = m.enterBy(ctx, cfg, start.Contacts)
+	}
+	if err != nil {
+		return err
+	}
+	again := m.chunks.known.Swap(m.node) != nil
+	if again {
+		return nil
+	}
+	m.giveChunks(m.link)
+	if err := m.beFound(ctx, m.link); err != nil {
+		return err
+	}
+	if m.cfg.OnLink != nil {
+		own := m.link
+		own.Peer, own.Addrs = m.host.Self(), m.host.Addrs()
+		m.cfg.OnLink(own.String())
+	}
+	return nil
+}
+
+// enterBy asks one known member after another to let this peer in.
+func (m *member) enterBy(ctx context.Context, cfg swarm.Config, contacts []swarm.Contact) (node *swarm.Node, err error) {
+	for range enterTries {
+		for i := range contacts {
+			cfg.Contact = &contacts[i]
+			if node, err = swarm.Start(ctx, cfg); err == nil {
+				return node, nil
+			}
+			var refused *swarm.RefusedError
+			if ctx.Err() != nil || errors.As(err, &refused) || len(contacts) == 1 {
+				return nil, err
+			}
+		}
+	}
+	if err == nil {
+		err = errors.New("no other member is known")
+	}
+	return nil, fmt.Errorf("join the run again: %w", err)
+}
+
+// contacts are the other members that were there last.
+func (m *member) contacts() (list []swarm.Contact) {
+	for _, p := range m.node.Members() {
+		if p.Peer != m.host.Self() {
+			list = append(list, swarm.Contact{Peer: p.Peer, Addrs: p.Addrs})
+		}
+	}
+	return list
+}
+
+func (m *member) swarmConfig() swarm.Config {
+	mesh := m.task.run.Mesh
+	cfg := swarm.Config{
+		Transport: m.transport(), Log: m.cfg.Log, RunID: m.link.Run, Secret: m.link.Secret,
+		Peers: m.cfg.Peers, OnWait: m.cfg.OnWait, OnStuck: m.stuck, Exact: true, Decide: m.decide(),
+		Packing: m.task.run.Wire.Packing, Timing: timing(mesh.Timing), Backups: mesh.Backups, History: m.history.encode,
+		Offer: swarm.Offer{Kind: "daemon", Weight: m.cfg.Memory >> 20, Cores: m.cores(), Backend: m.device.Name(),
+			Fingerprint: m.fingerprint, ModelHash: m.task.fingerprint, Version: version.Version, Out: m.cfg.Out != ""},
+	}
+	cfg.Timing.LostAfter = int(time.Duration(mesh.LostAfter) * time.Second / swarm.Tick)
+	if mesh.Strategy == string(fsdp.DDP) {
+		cfg.Backups = place.All
+	}
+	for _, r := range fsdp.NewLayout(m.task.model, m.task.frozen).Ranges {
+		cfg.Ranges = append(cfg.Ranges, place.Range{Group: r.Unit, Size: int64(r.N)})
+	}
+	if warning := m.task.hyper().Reduce.Warning(); warning != "" {
+		m.cfg.Log.Warn(warning)
+		m.notice("%s", warning)
+	}
+	return cfg
+}
+
+// timing is what mesh.timing names.
+func timing(name string) member.Timing {
+	if name == "wan" {
+		return member.WAN()
+	}
+	return member.LAN()
+}
+
+// stuck tells the user that the run waits for somebody, and that it goes on.
+func (m *member) stuck(reason string) {
+	if reason == "" {
+		m.notice("the run goes on")
+		return
+	}
+	m.notice("%s", reason)
+}
+
+// entered takes note of a view that begins. payload is that of the last outcome, nil before the first.
+func (m *member) entered(v *swarm.View, payload []byte) {
+	m.view.Store(v)
+	step := m.begins()
+	if o, err := fsdp.DecodeOutcome(payload); payload != nil && err == nil {
+		if step = o.Step; o.Kind == fsdp.EntryCommit {
+			step++
+		}
+	}
+	m.history.viewed(v, step)
+}
+
+// engine makes this member's training engine for its first view.
+func (m *member) engine(ctx context.Context, first swarm.Entry) (*fsdp.Engine, error) {
+	cfg := m.task.training()
+	cfg.Device, cfg.Start = m.device, engineEntry(first)
+	cfg.Comm = &comm{node: m.node, enter: m.entered}
+	cfg.ActivationBudget = m.cfg.Memory / 4
+	for _, p := range first.View.Members {
+		cfg.Exporting = cfg.Exporting || p.Offer.Out
+	}
+	if m.out != nil {
+		cfg.Export = m.out.add
+	}
+	cfg.Trace, cfg.Stats, cfg.At = m.cfg.Trace, m.stats, m.cfg.At
+	if err := m.saving(&cfg, first.Payload != nil); err != nil {
+		return nil, err
+	}
+	if err := m.recall(ctx, &cfg, first); err != nil {
+		return nil, err
+	}
+	if err := m.enough(&cfg); err != nil {
+		return nil, err
+	}
+	cfg.Progress = m.progress()
+	return fsdp.NewEngine(cfg)
+}
+
+// recall gets what happened in the run before this member's first step.
+func (m *member) recall(ctx context.Context, cfg *fsdp.Config, first swarm.Entry) error {
+	if first.Payload != nil {
+		last, err := fsdp.DecodeOutcome(first.Payload)
+		if err != nil {
+			return err
+		}
+		step := last.Step
+		if last.Kind == fsdp.EntryCommit {
+			step++
+		}
+		if err := m.fetchHistory(ctx, step, last); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			m.cfg.Log.Warn("the report will lack what happened before this peer joined", "err", err)
+			m.history.unknown(step)
+		}
+		m.history.viewed(first.View, step)
+	} else if r := cfg.Resume; r != nil {
+		m.history.set(past{Losses: r.Losses, StepHashes: r.StepHashes, Views: m.history.copy().Views})
+	}
+	p := m.history.copy()
+	cfg.Losses, cfg.StepHashes = p.Losses, p.StepHashes
+	return nil
+}
+
+// enough says whether the memory that this peer offers holds its part of the model.
+func (m *member) enough(cfg *fsdp.Config) error {
+	if _, need := fsdp.Need(cfg); need > m.cfg.Memory {
+		return fmt.Errorf("memory: this peer's part of the model needs about %s and activations, and it offers %s: offer more memory, or start the run with more peers",
+			report.Bytes(need), report.Bytes(m.cfg.Memory))
+	}
+	return nil
+}
