@@ -21,6 +21,10 @@ type Config struct {
 	Cores int
 	// Kernel is the peers' code path of the CPU. Empty means the best there is.
 	Kernel string
+	// Faults happen while the run goes on; bad ones are named by Validate.
+	Faults []Fault
+	// Slow has peers, by number, that compute so many times slower than they could.
+	Slow map[int]float64
 	// Out is a folder for the trained model. Empty means that it isn't kept.
 	Out string
 	// Checkpoint is a folder for the checkpoints of all peers, which is needed if checkpoint.every of the run file is not 0.
@@ -34,11 +38,11 @@ type Config struct {
 
 	// OnStart is called when a process has been started.
 	OnStart func(peer, pid int)
-	// OnWait is called as the number of peers in the run changes, Progress after each step of the first peer; both one
-	// call at a time.
+	// OnWait is called as the number of peers in the run changes, Progress after each step of the first peer that is still
+	// there; all functions are called one at a time.
 	OnWait   func(have, want int)
 	Progress func(shoal.Progress)
-	// OnNotice gets lines of text that a person should see, from the first peer. Nil means nobody.
+	// OnNotice gets lines of text that a person should see. Nil means nobody.
 	OnNotice func(text string)
 	// Verbose gets the log of all peers. Nil means that they log nothing.
 	Verbose io.Writer
@@ -46,6 +50,9 @@ type Config struct {
 
 // MaxPeers is the most members that a run can have in this release.
 const MaxPeers = shoal.MaxPeers
+
+// MaxSlow is the most times slower that a peer can be made.
+const MaxSlow = 1000
 
 const maxWeight = 1 << 20
 
@@ -91,16 +98,24 @@ func (c *Config) Validate() error {
 	if err := shoal.CheckKernel(c.Kernel); err != nil {
 		return wrong("kernel", "%w", err)
 	}
+	if flag, err := c.checkFaults(); err != nil {
+		return wrong(flag, "%w", err)
+	}
 	return nil
 }
 
-// memory is what peer i (from 0) offers, in MiB: its part, by weight, of nine tenths of the machine's.
+// memory is what peer i (from 0) offers, in MiB: its part, by weight, of nine tenths of the machine's. Those that join
+// later offer what the first ones do on average.
 func (c *Config) memory(i int) int64 {
 	weight, sum := 1.0, float64(c.Peers)
 	if len(c.Weights) > 0 {
-		weight, sum = float64(c.Weights[i]), 0
+		sum = 0
 		for _, w := range c.Weights {
 			sum += float64(w)
+		}
+		weight = sum / float64(c.Peers)
+		if i < len(c.Weights) {
+			weight = float64(c.Weights[i])
 		}
 	}
 	return max(1, int64(0.9*float64(sysinfo.Memory()>>20)*weight/sum))

@@ -23,6 +23,15 @@ type event struct {
 	Report *shoal.Report `json:"report,omitempty"`
 	Notice string        `json:"notice,omitempty"`
 	Blame  *blameEvent   `json:"blame,omitempty"`
+	At     *atEvent      `json:"at,omitempty"`
+	View   *Standing     `json:"view,omitempty"`
+}
+
+// atEvent says that the child waits at a point.
+type atEvent struct {
+	Point string `json:"point"` // as the parent named it
+	Step  int    `json:"step"`  // from 1
+	Phase string `json:"phase"`
 }
 
 // blameEvent says which peer ended the run, as others saw it.
@@ -45,6 +54,7 @@ type stepEvent struct {
 	Samples int64         `json:"samples"`
 	Elapsed time.Duration `json:"elapsed_ns"`
 	Peers   int           `json:"peers"`
+	Wall    int64         `json:"wall_ns"` // when it was told, in Unix time
 }
 
 // Events writes a child's events. Its methods may be called from any goroutine. Where the parent can't be told, it is
@@ -81,7 +91,8 @@ func (e *Events) Wait(have, want int) { _ = e.tell(event{Wait: &waitEvent{have, 
 
 // Progress tells of a step.
 func (e *Events) Progress(p shoal.Progress) {
-	s := stepEvent{Phase: p.Phase, Step: p.Step, Steps: p.Steps, Samples: p.Samples, Elapsed: p.Elapsed, Peers: p.Peers}
+	s := stepEvent{Phase: p.Phase, Step: p.Step, Steps: p.Steps, Samples: p.Samples, Elapsed: p.Elapsed, Peers: p.Peers,
+		Wall: time.Now().UnixNano()}
 	if !math.IsNaN(p.Loss) && !math.IsInf(p.Loss, 0) {
 		s.Loss = &p.Loss
 	}
@@ -90,6 +101,14 @@ func (e *Events) Progress(p shoal.Progress) {
 
 // Notice tells what a person should see.
 func (e *Events) Notice(text string) { _ = e.tell(event{Notice: text}) }
+
+// Standing tells what this peer is and knows at the moment.
+func (e *Events) Standing(s Standing) { _ = e.tell(event{View: &s}) }
+
+// at tells that this peer waits at a point.
+func (e *Events) at(point pausePoint, step int, phase string) {
+	_ = e.tell(event{At: &atEvent{point.String(), step, phase}})
+}
 
 // Report tells the result.
 func (e *Events) Report(r *shoal.Report) error { return e.tell(event{Report: r}) }

@@ -22,13 +22,14 @@ const maxSaid = 4096
 type process struct {
 	peer  int // from 1, as users count
 	cmd   *exec.Cmd
-	stdin io.Closer // closing it ends the process
+	stdin io.WriteCloser // closing it ends the process
 
 	said   said          // what it wrote on standard error
 	exited chan struct{} // closed once it is gone and all it said was read
 	err    error         // how it ended; read after exited
 	broken error         // what was wrong with its events; read after exited
-	killed bool          // by stop
+	killed bool          // by stop or kill
+	frozen bool          // by SIGSTOP
 }
 
 // start runs program with args. Each event is given to tell by one goroutine.
@@ -72,16 +73,27 @@ func readEvents(r io.Reader, tell func(event)) error {
 	}
 }
 
-// stop ends the process, politely at first, and returns once it is gone.
+// say tells the process what to do (see Pauses). One that is gone doesn't hear it.
+func (p *process) say(line string) { _, _ = io.WriteString(p.stdin, line+"\n") }
+
+// kill ends the process as a power cut would.
+func (p *process) kill() {
+	p.killed = true
+	_ = p.cmd.Process.Kill()
+}
+
+// stop ends the process, politely at first unless it is stopped, and returns once it is gone.
 func (p *process) stop() {
 	p.stdin.Close()
+	if p.frozen {
+		p.kill()
+	}
 	t := time.NewTimer(killAfter)
 	defer t.Stop()
 	select {
 	case <-p.exited:
 	case <-t.C:
-		p.killed = true
-		p.cmd.Process.Kill()
+		p.kill()
 		<-p.exited
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 
 	"shoal"
@@ -18,12 +17,30 @@ import (
 // ErrTimeout is wrapped by the error of a run that took longer than Config.Timeout.
 var ErrTimeout = errors.New("took too long")
 
-// Run starts the peers, waits until the run is done, and returns the first peer's report, once all peers agree on its
-// state hash. If all went well but for the files in Config.Out, there is both a report and an error. If one process fails, or ctx is cancelled, all others are ended; none is left when Run returns.
-func Run(ctx context.Context, cfg Config) (r *shoal.Report, err error) {
+// Run starts the peers, has the faults of cfg happen, waits until the run is done, and returns the report of the first
+// peer that is still there, once all agree on its state hash. If all went well but for the files in Config.Out, or a fault
+// that could not happen, there is both a report and an error. If one process fails that was not meant to, or ctx is
+// cancelled, all others are ended; none is left when Run returns.
+func Run(ctx context.Context, cfg Config) (*shoal.Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if text := cfg.warning(); text != "" && cfg.OnNotice != nil {
+		cfg.OnNotice(text)
+	}
+	return launch(ctx, cfg, func(ctx context.Context, n *network) error {
+		for _, f := range cfg.Faults {
+			n.plan(f)
+		}
+		if err := n.begin(ctx); err != nil {
+			return err
+		}
+		return n.pump(ctx, func() bool { return false })
+	})
+}
+
+// launch prepares a network for drive, which begins it and sees it through, and returns its report.
+func launch(ctx context.Context, cfg Config, drive func(context.Context, *network) error) (r *shoal.Report, err error) {
 	if cfg.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, cfg.Timeout, fmt.Errorf("testnet: %w: stopped after %v", ErrTimeout, cfg.Timeout))
@@ -40,217 +57,57 @@ func Run(ctx context.Context, cfg Config) (r *shoal.Report, err error) {
 			}
 		}()
 	}
-	if cfg.Program == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("testnet: where is this program: %w", err)
-		}
-		cfg.Program = self
-	}
-	run := *cfg.RunFile
-	if run.Data.Path != "" {
-		var err error
-		if run.Data.Path, err = filepath.Abs(run.Data.Path); err != nil { // a run file's path is relative to its folder
-			return nil, fmt.Errorf("testnet: %w", err)
-		}
-	}
-	cfg.RunFile = &run
 	dir, err := os.MkdirTemp("", "shoal-testnet-")
 	if err != nil {
 		return nil, fmt.Errorf("testnet: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "run.yaml")
-	if err := os.WriteFile(file, runfile.Marshal(*cfg.RunFile), 0o600); err != nil {
-		return nil, fmt.Errorf("testnet: %w", err)
-	}
-	if cfg.Verbose != nil {
-		cfg.Verbose = &lockedWriter{w: cfg.Verbose}
-	}
-	n := &network{cfg: cfg, link: make(chan string, 1), reports: make([]*shoal.Report, cfg.Peers), ids: map[string]int{}, gone: make(chan *process, cfg.Peers)}
-	defer n.stop()
-	if err := n.run(ctx, file); err != nil {
+	if err := cfg.prepare(file); err != nil {
 		return nil, err
 	}
-	r, err = n.agreed()
-	return r, errors.Join(err, n.late)
+	n := newNetwork(cfg, file)
+	defer n.stop()
+	if err := drive(ctx, n); err != nil {
+		return nil, err
+	}
+	if r, err = n.agreed(); err != nil {
+		return nil, err
+	}
+	if len(n.happenings) > 0 {
+		want, err := batches(ctx, cfg.RunFile)
+		if err != nil {
+			return nil, err
+		}
+		r.Faults = n.results(r.ResumedStep+1, r.Steps, want)
+	}
+	return r, errors.Join(n.late, n.missed())
 }
 
-// network is the processes of one Run.
-type network struct {
-	cfg       Config
-	processes []*process
-	link      chan string    // gets the first peer's link
-	gone      chan *process  // gets each process that has exited
-	watchers  sync.WaitGroup // senders to gone
-
-	mu      sync.Mutex
-	reports []*shoal.Report // by peer; nil until told
-	late    error           // what a process complained of after its report
-	ids     map[string]int  // processes by their peer ids, from 0
-	blamed  []blameEvent    // in the order told
-}
-
-// run starts all peers and returns when all are done, or one has failed.
-func (n *network) run(ctx context.Context, file string) error {
-	up := []string{"up", file, "--peers", strconv.Itoa(n.cfg.Peers)}
-	if n.cfg.Out != "" {
-		up = append(up, "--out", n.cfg.Out)
-	}
-	if n.cfg.Resume {
-		up = append(up, "--resume")
-	}
-	if err := n.start(up...); err != nil {
-		return err
-	}
-	var link string
-	select {
-	case link = <-n.link:
-	case p := <-n.gone:
-		return n.failed(p)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	for len(n.processes) < n.cfg.Peers {
-		args := []string{"join", link}
-		if d := n.cfg.RunFile.Data; d.Path != "" {
-			args = append(args, "--data", d.Source+":"+d.Path)
+// prepare fills in what is left out, and writes the run file for the first peer.
+func (c *Config) prepare(file string) error {
+	if c.Program == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("testnet: where is this program: %w", err)
 		}
-		if err := n.start(args...); err != nil {
-			return err
+		c.Program = self
+	}
+	run := *c.RunFile
+	if run.Data.Path != "" {
+		var err error
+		if run.Data.Path, err = filepath.Abs(run.Data.Path); err != nil { // a run file's path is relative to its folder
+			return fmt.Errorf("testnet: %w", err)
 		}
 	}
-	for range n.processes {
-		select {
-		case p := <-n.gone:
-			if n.report(p) == nil {
-				return n.failed(p)
-			}
-			if err, _ := p.failure(); err != nil && n.late == nil {
-				n.late = err
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	c.RunFile = &run
+	if c.Verbose != nil {
+		c.Verbose = &lockedWriter{w: c.Verbose}
+	}
+	if err := os.WriteFile(file, runfile.Marshal(run), 0o600); err != nil {
+		return fmt.Errorf("testnet: %w", err)
 	}
 	return nil
-}
-
-// start starts the next peer.
-func (n *network) start(args ...string) error {
-	i := len(n.processes)
-	args = append(args, "--child", "--listen", "127.0.0.1:0",
-		"--memory", fmt.Sprintf("%dMiB", n.cfg.memory(i)), "--cores", strconv.Itoa(n.cfg.cores(i)))
-	if n.cfg.Checkpoint != "" {
-		args = append(args, "--checkpoint", n.cfg.Checkpoint)
-	}
-	if n.cfg.Kernel != "" {
-		args = append(args, "--kernel", n.cfg.Kernel)
-	}
-	if n.cfg.Verbose != nil {
-		args = append(args, "--verbose")
-	}
-	p, err := start(i+1, n.cfg.Program, args, n.cfg.Verbose, func(e event) { n.told(i, e) })
-	if err != nil {
-		return err
-	}
-	n.processes = append(n.processes, p)
-	n.watchers.Go(func() {
-		<-p.exited
-		n.gone <- p
-	})
-	if n.cfg.OnStart != nil {
-		n.cfg.OnStart(p.peer, p.cmd.Process.Pid)
-	}
-	return nil
-}
-
-// told takes an event of process i. The first peer speaks for the run.
-func (n *network) told(i int, e event) {
-	n.mu.Lock()
-	switch {
-	case e.Report != nil:
-		n.reports[i] = e.Report
-	case e.Self != "":
-		n.ids[e.Self] = i
-	case e.Blame != nil:
-		n.blamed = append(n.blamed, *e.Blame)
-	}
-	n.mu.Unlock()
-	if i != 0 {
-		return
-	}
-	switch {
-	case e.Link != "":
-		select {
-		case n.link <- e.Link:
-		default: // told before
-		}
-	case e.Notice != "" && n.cfg.OnNotice != nil:
-		n.cfg.OnNotice(e.Notice)
-	case e.Wait != nil && n.cfg.OnWait != nil:
-		n.cfg.OnWait(e.Wait.Have, e.Wait.Want)
-	case e.Step != nil && n.cfg.Progress != nil:
-		n.cfg.Progress(e.Step.progress())
-	}
-}
-
-func (n *network) report(p *process) *shoal.Report {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.reports[p.peer-1]
-}
-
-// failed ends the other processes and says what went wrong. The cause is a process that died suddenly, or else the one
-// that others blame, even if they noticed it, complained and ended first.
-func (n *network) failed(p *process) error {
-	blamed := n.fault() // not what they say of one another when they are ended
-	n.stop()
-	cause, sudden := p.failure()
-	if blamed != nil && !sudden {
-		cause = blamed
-	}
-	if cause == nil {
-		cause = fmt.Errorf("testnet: peer %d (pid %d) ended before the run was done", p.peer, p.cmd.Process.Pid)
-	}
-	for _, q := range n.processes {
-		if err, s := q.failure(); s && !sudden {
-			cause, sudden = err, true
-		}
-	}
-	return cause
-}
-
-// fault is what the processes say of the one that ended the run, or nil.
-func (n *network) fault() error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, b := range n.blamed {
-		if i, ok := n.ids[b.Peer]; ok {
-			return fmt.Errorf("testnet: peer %d (pid %d) %s", i+1, n.processes[i].cmd.Process.Pid, b.What)
-		}
-	}
-	return nil
-}
-
-// stop ends all processes and waits for them. It may be called twice.
-func (n *network) stop() {
-	var all sync.WaitGroup
-	for _, p := range n.processes {
-		all.Go(p.stop)
-	}
-	all.Wait()
-	n.watchers.Wait()
-}
-
-// agreed is the first peer's report if all peers ended with the same state.
-func (n *network) agreed() (*shoal.Report, error) {
-	for i, r := range n.reports {
-		if r.StateHash != n.reports[0].StateHash {
-			return nil, fmt.Errorf("testnet: peer %d ended with state %s, peer 1 with %s", i+1, r.StateHash, n.reports[0].StateHash)
-		}
-	}
-	return n.reports[0], nil
 }
 
 // lockedWriter keeps lines of several processes apart.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -14,16 +15,22 @@ func (a *app) testnetCommand() *cobra.Command {
 	var file, report, kernel string
 	var asJSON bool
 	var cfg testnet.Config
+	var faults faultFlags
+	var soak int
 	cmd := &cobra.Command{
 		Use:   "testnet",
 		Short: "Start several peers as processes on this machine, and train",
 		Long: "Start several peers as separate processes on this machine; the first one starts\n" +
 			"the run, the others join it by its link. Flags that name a key of the run file\n" +
-			"override it.",
+			"override it. Faults happen to them on purpose where a flag says so: the victim\n" +
+			"waits at the named point until it is hit, and the others go on.",
 		Example: "  shoal testnet\n" +
 			"  shoal testnet --peers 3 --weights 4,2,1 --steps 100\n" +
 			"  shoal testnet --strategy ddp --report ddp-report\n" +
-			"  shoal testnet --run run.yaml --json > report.json",
+			"  shoal testnet --run run.yaml --json > report.json\n" +
+			"  shoal testnet --peers 5 --kill 2@step:40:backward --kill leader@step:60:ready --join 1@step:80\n" +
+			"  shoal testnet --slow 2=10 --stop 3@step:50:10 --leave 4@step:70\n" +
+			"  shoal testnet --soak 200",
 		Args: takes(0, ""),
 	}
 	f := cmd.Flags()
@@ -37,6 +44,8 @@ func (a *app) testnetCommand() *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "print the report as JSON on stdout, all else on stderr")
 	f.DurationVar(&cfg.Timeout, "timeout", 0, "give up after this `time`, as in 90s or 10m (default: never)")
 	f.StringVar(&kernel, "kernel", "", "code `path` of the CPU: avx512, avx2 or generic (default: the best there is)")
+	faults.add(cmd)
+	f.IntVar(&soak, "soak", 0, "as many kills, stops, leaves and joins as this `number`, one after the other by --seed, in a run of a tiny model")
 	o := addOverrides(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if len(cfg.Weights) > 0 && !f.Changed("peers") {
@@ -47,6 +56,27 @@ func (a *app) testnetCommand() *cobra.Command {
 			return err
 		}
 		cfg.RunFile, cfg.Kernel = run, kernel
+		cfg.Faults = faults.list
+		if cfg.Slow, err = faults.slows(); err != nil {
+			return err
+		}
+		start := testnet.Run
+		if f.Changed("soak") {
+			for _, name := range []string{"run", "steps", "kill", "stop", "leave", "join", "checkpoint", "out"} {
+				if f.Changed(name) {
+					return wrongInput{fmt.Errorf("--%s: a soak chooses this by itself", name)}
+				}
+			}
+			if !f.Changed("peers") {
+				cfg.Peers = testnet.SoakPeers
+			}
+			s := &testnet.Soak{Faults: soak}
+			cfg.RunFile, start = s.RunFile(), s.Run
+			if err := o.apply(cfg.RunFile); err != nil {
+				return err
+			}
+			s.Seed = cfg.RunFile.Train.Seed
+		}
 		if err := cfg.Validate(); err != nil {
 			return err
 		}
@@ -60,7 +90,7 @@ func (a *app) testnetCommand() *cobra.Command {
 		d := newDisplay(a.progressTo(asJSON))
 		defer d.Close()
 		cfg.OnWait, cfg.Progress, cfg.OnNotice = d.Wait, d.Progress, d.Notice
-		r, err := testnet.Run(cmd.Context(), cfg)
+		r, err := start(cmd.Context(), cfg)
 		d.Close()
 		if r == nil {
 			undo()

@@ -91,6 +91,20 @@ func seconds(s float64) string {
 	return fmt.Sprintf("%dh %02dm", int(s)/3600, int(s)/60%60)
 }
 
+// millis shows milliseconds.
+func millis(ms Number) string {
+	switch v := float64(ms); {
+	case math.IsNaN(v) || v < 0:
+		return "-"
+	case v < 10:
+		return strconv.FormatFloat(v, 'f', 1, 64) + " ms"
+	case v < 1000:
+		return strconv.FormatFloat(v, 'f', 0, 64) + " ms"
+	default:
+		return strconv.FormatFloat(v/1000, 'f', 2, 64) + " s"
+	}
+}
+
 // shortID is a peer id's tail, which tells peers apart; their heads are all alike.
 func shortID(id string) string {
 	const tail = 8

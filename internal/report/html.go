@@ -50,7 +50,8 @@ func (r *Report) HTML() ([]byte, error) {
 		"bytes": Bytes, "count": Count, "grouped": grouped, "seconds": seconds, "short": shortID, "percent": percent,
 		"loss":  func(v any) string { return lossText(toFloat(v)) },
 		"rate":  func(v float64) string { return Count(int64(v + 0.5)) },
-		"share": share,
+		"share": share, "millis": millis,
+		"slope": func(v Number) string { return percent(float64(v)) },
 	}).Parse(pageText)
 	if err != nil {
 		return nil, fmt.Errorf("report page: %w", err)
@@ -76,6 +77,13 @@ func toFloat(v any) float64 {
 func (p *page) Language() bool    { return p.LossUnit == PerToken }
 func (p *page) LastLoss() float64 { return p.lastLoss() }
 func (p *page) Steps64() int64    { return int64(p.Steps) }
+
+// maxShown is the most faults that the page lists.
+const maxShown = 100
+
+// ShownFaults are the faults on the page, FaultsHidden is how many others there are.
+func (p *page) ShownFaults() []Fault { return p.Faults[:min(len(p.Faults), maxShown)] }
+func (p *page) FaultsHidden() int    { return len(p.Faults) - len(p.ShownFaults()) }
 
 func (r *Report) page() *page {
 	p := &page{Report: r, Chart: r.chart()}

@@ -32,6 +32,8 @@ type Report struct {
 	SamplesPerSecond  float64           `json:"samples_per_second"`
 	Peers             []Peer            `json:"peers"` // by rank
 	Views             []View            `json:"views"`
+	Faults            []Fault           `json:"faults"` // that testnet made, in the order in which they happened
+	Soak              *Soak             `json:"soak"`   // nil if it was none
 }
 
 // Warning says in words what the hashes do not promise, if precision.reduce makes them depend on the peers.
@@ -132,6 +134,7 @@ func (r Report) JSON() ([]byte, error) {
 	}
 	r.Peers = append([]Peer{}, r.Peers...)
 	r.Views = append([]View{}, r.Views...)
+	r.Faults = append([]Fault{}, r.Faults...)
 	for i := range r.Views {
 		r.Views[i].Members = append([]string{}, r.Views[i].Members...)
 	}

@@ -42,5 +42,10 @@ func sample(n int) Report {
 		})
 	}
 	r.Views = []View{{Number: 1, Step: 0, Members: members, Reason: "start with " + fmt.Sprint(n) + " peers"}}
+	r.Faults = []Fault{
+		{Kind: "kill", Peer: 2, Phase: "backward", Step: 40, NextCommitMS: 212.5},
+		{Kind: "join", Peer: 5, Step: 80, NextCommitMS: 1250, StepsLost: 1, SamplesLost: 64, SamplesDoubled: 3},
+	}
+	r.Soak = &Soak{Faults: 200, HashEqual: true, RSSSlope: 0.004, StreamsSlope: -0.001, SlowestCommitMS: 2910}
 	return r
 }

@@ -37,6 +37,7 @@ func TestHTML(t *testing.T) {
 		"2.60 MiB", "887 KiB", "592 KiB", "1.16 MiB", // memory of rank 0
 		"1.16 GiB", "64.2%", // traffic
 		"start with 4 peers", r.Peers[3].PeerID,
+		"step 40, backward", "212 ms", "1.25 s", "200 faults; the state hash is that of a run without them", "memory 0.4%",
 		`href="#recompute"`, `id="recompute"`,
 		"prefers-color-scheme: dark", "max-width: 860px",
 		"<title>digits: Shoal run …", "<h1>digits</h1>",
@@ -54,6 +55,18 @@ func TestHTML(t *testing.T) {
 		if closed := strings.Count(text, "</"+tag+">"); open != closed || open == 0 {
 			t.Errorf("%d <%s> and %d </%s>", open, tag, closed, tag)
 		}
+	}
+}
+
+func TestPageListsSomeFaults(t *testing.T) {
+	r := sample(1)
+	r.Faults, r.Soak = nil, nil
+	if strings.Contains(html(t, r), "<h2>Faults</h2>") {
+		t.Error("a run without faults has a section for them")
+	}
+	r.Faults = make([]Fault, maxShown+7)
+	if text := html(t, r); !strings.Contains(text, "And 7 more, in report.json.") {
+		t.Error("the page does not say how many faults it hides")
 	}
 }
 

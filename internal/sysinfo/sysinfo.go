@@ -14,3 +14,6 @@ func Memory() int64 {
 
 // PeakRSS is the most memory, in bytes, that this process ever had resident; 0 where the system can't be asked.
 func PeakRSS() int64 { return peakRSS() }
+
+// RSS is how much memory, in bytes, this process has resident now; 0 where the system can't be asked.
+func RSS() int64 { return rss() }

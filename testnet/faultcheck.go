@@ -1,0 +1,133 @@
+package testnet
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"shoal/internal/runfile"
+)
+
+// checkFaults says what can't be about the faults of c, as the flag's name and what is wrong.
+func (c *Config) checkFaults() (flag string, err error) {
+	started := c.Peers
+	for _, f := range c.Faults {
+		started += f.Count
+	}
+	for i := range c.Faults {
+		f := &c.Faults[i]
+		switch {
+		case f.Step > c.RunFile.Train.Steps:
+			return f.Kind, fmt.Errorf("%q: the run has only %d steps", f, c.RunFile.Train.Steps)
+		case f.Kind == Join && f.Step == c.RunFile.Train.Steps:
+			return f.Kind, fmt.Errorf("%q: step %d is the last one, join earlier", f, f.Step)
+		case f.Kind == Stop && !canStop:
+			return f.Kind, fmt.Errorf("%q: this system can't stop processes", f)
+		case f.Peer > started:
+			return f.Kind, fmt.Errorf("%q: there is no peer %d, the run has %d", f, f.Peer, started)
+		case f.Phase == "checkpoint" && c.RunFile.Checkpoint.Every == 0:
+			return f.Kind, fmt.Errorf("%q: nothing is saved in this run, set checkpoint.every", f)
+		case f.Phase == "evaluate" && (f.Step != c.RunFile.Train.Steps || c.RunFile.Data.Eval == 0):
+			return f.Kind, fmt.Errorf("%q: held-out samples come after the last step, %d, if there are any", f, c.RunFile.Train.Steps)
+		}
+	}
+	for _, peer := range slices.Sorted(maps.Keys(c.Slow)) {
+		factor := c.Slow[peer]
+		if peer < 1 || peer > started {
+			return "slow", fmt.Errorf("%d=%g: there is no peer %[1]d, the run has %[3]d", peer, factor, started)
+		}
+		if !(factor >= 1 && factor <= MaxSlow) {
+			return "slow", fmt.Errorf("%d=%g: a peer can be 1 to %d times slower", peer, factor, MaxSlow)
+		}
+	}
+	return c.checkAlive()
+}
+
+// checkAlive wants somebody to be left, and each victim to be there.
+func (c *Config) checkAlive() (flag string, err error) {
+	alive, started := c.Peers, c.Peers
+	gone := map[int]bool{}
+	for _, f := range bySteps(c.Faults) {
+		switch {
+		case f.Kind == Join:
+			alive, started = alive+f.Count, started+f.Count
+			if alive > MaxPeers {
+				return f.Kind, fmt.Errorf("%q: that makes %d peers, use at most %d", f, alive, MaxPeers)
+			}
+		case f.Peer > started:
+			return f.Kind, fmt.Errorf("%q: peer %d has not joined by then", f, f.Peer)
+		case gone[f.Peer]:
+			return f.Kind, fmt.Errorf("%q: peer %d is gone by then", f, f.Peer)
+		case f.lasting() && alive == 1:
+			return f.Kind, fmt.Errorf("%q: it is the only peer by then, and the run would be lost", f)
+		case f.lasting():
+			alive--
+			gone[f.Peer] = f.Peer > 0
+		}
+	}
+	return "", nil
+}
+
+// warning says that more is done at a time than the run promises to survive. Empty if not.
+func (c *Config) warning() string {
+	alive := c.Peers
+	list := bySteps(c.Faults)
+	for i := 0; i < len(list); {
+		step, deaths, lost := list[i].Step, 0, 0
+		for ; i < len(list) && list[i].Step == step; i++ {
+			switch f := list[i]; f.Kind {
+			case Kill, Stop:
+				deaths++
+				if f.lasting() {
+					lost++
+				}
+			case Leave:
+				lost++
+			case Join:
+				alive += f.Count
+			}
+		}
+		if most := promise(c.RunFile, alive); deaths > most {
+			return fmt.Sprintf("step %d: %d of %d peers fail at a time, the run promises to survive %d (mesh.backups: %d, %d voters): it may stop",
+				step, deaths, alive, most, c.RunFile.Mesh.Backups, voters(alive))
+		}
+		alive -= lost
+	}
+	return ""
+}
+
+// promise is how many peers may die at the same time.
+func promise(r *runfile.Run, peers int) int {
+	backups := min(r.Mesh.Backups, peers-1)
+	if r.Mesh.Strategy == "ddp" {
+		backups = peers - 1
+	}
+	return min(backups, (voters(peers)-1)/2)
+}
+
+// voters is how many of the peers have a vote on the run's log.
+func voters(peers int) int {
+	switch {
+	case peers >= 5:
+		return 5
+	case peers >= 3:
+		return 3
+	}
+	return 1
+}
+
+// bySteps sorts faults by step; those of one step stay in order, joins last.
+func bySteps(list []Fault) []Fault {
+	list = slices.Clone(list)
+	last := func(f Fault) int {
+		if f.Kind == Join {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(list, func(a, b Fault) int {
+		return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(last(a), last(b)))
+	})
+	return list
+}
