@@ -25,7 +25,11 @@ func (m *member) progress() func(*fsdp.Outcome) {
 	if m.out != nil {
 		m.out.began = func() { tell(Saving) }
 	}
+	retries := 0
 	return func(o *fsdp.Outcome) {
+		if o.Kind == fsdp.EntryRetry {
+			retries++
+		}
 		if o.StateHash != "" && o.Step%hashEvery == 0 {
 			m.history.hashed(o.Step, o.StateHash)
 		}
@@ -38,6 +42,7 @@ func (m *member) progress() func(*fsdp.Outcome) {
 		m.history.committed(o)
 		p.Step, p.Loss = o.Step+1, o.Loss
 		p.Samples += o.Samples
+		m.live.committed(p.Step, p.Samples, p.Loss, retries)
 		m.fetchAhead(p.Step)
 		tell(Training)
 		if p.Step == p.Steps && m.task.eval != nil {

@@ -156,9 +156,11 @@ func (m *member) enter(ctx context.Context, start entry) (err error) {
 	}
 	again := m.chunks.known.Swap(m.node) != nil
 	if again {
+		m.live.entered(m.node)
 		return nil
 	}
 	m.giveChunks(m.link)
+	m.tellLive()
 	if err := m.beFound(ctx, m.link); err != nil {
 		return err
 	}

@@ -1,0 +1,29 @@
+package shoal
+
+import (
+	"shoal/internal/status"
+)
+
+// tellLive has Config.OnLive know this peer's membership.
+func (m *member) tellLive() {
+	m.live = newLive(Status{RunID: m.runID, Name: m.task.run.Name, Strategy: m.task.run.Mesh.Strategy, Peer: m.host.Self(),
+		Steps: m.task.run.Train.Steps}, m.host.Counts, m.traffic)
+	m.live.entered(m.node)
+	if m.cfg.OnLive != nil {
+		m.cfg.OnLive(m.live)
+	}
+}
+
+// traffic is what has travelled to and from this peer, by class.
+func (m *member) traffic() []status.Traffic {
+	node := m.chunks.known.Load()
+	if node == nil {
+		return nil
+	}
+	var list []status.Traffic
+	for _, c := range node.Stats().Classes {
+		list = append(list, status.Traffic{Class: c.Class, Codec: c.Codec, Sent: c.Sent, Received: c.Received})
+	}
+	sent, received := m.chunkBytes()
+	return append(list, status.Traffic{Class: "data", Sent: sent, Received: received})
+}
