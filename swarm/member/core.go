@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"shoal/internal/place"
 	"shoal/swarm/wire"
 )
 
@@ -21,9 +23,10 @@ type Config struct {
 	Snapshot []byte  // joiner: from Admitted; nil for the creator
 	Genesis  Genesis // creator: what the run begins with
 
-	// Decide is called on the leader with the payload of the last Commit or Retry (nil at first) and everybody's Ready in
-	// rank order, and says how the attempt ends. It must be a pure function and leave its arguments alone.
-	Decide func(prev []byte, readies [][]byte) Decision
+	// Decide is called on the leader with the payload of the last Commit or Retry (nil at first), the current attempt's
+	// work and everybody's Ready, both in rank order, and says how the attempt ends. It must be a pure function and leave
+	// its arguments alone.
+	Decide func(prev []byte, work []int64, readies [][]byte) Decision
 
 	Timing Timing
 	Log    *slog.Logger // Raft's own messages, at debug level; nil drops them
@@ -34,10 +37,12 @@ type Config struct {
 
 // Genesis is the state of a new run.
 type Genesis struct {
-	Self  Member // the creator
-	Peers int    // members that the first view waits for, the creator included
-	Exact bool   // admit only the creator's kernel fingerprint
-	Run   []byte // the run's description, for joiners; at most wire.MaxRun
+	Self    Member        // the creator
+	Peers   int           // members that the first view waits for, the creator included
+	Exact   bool          // admit only the creator's kernel fingerprint
+	Run     []byte        // the run's description, for joiners; at most wire.MaxRun
+	Ranges  []place.Range // what the model is cut into, at most MaxRanges
+	Backups int           // further holders of each range, or place.All
 }
 
 // Output is what a Core asks of its caller. The caller owns it.
@@ -50,7 +55,7 @@ type Output struct {
 type Event interface{ event() }
 
 type (
-	// Waiting tells how many members the first view has and waits for.
+	// Waiting tells that the members have changed, how many there are, and how many the first view waits for.
 	Waiting struct{ Have, Want int }
 	// Admitted answers Admit: the peer is now member ID and starts from Snapshot.
 	Admitted struct {
@@ -62,24 +67,29 @@ type (
 		ID     uint64
 		Reason string
 	}
-	// Started tells that a view is in force.
-	Started struct{ View View }
-	// Ended tells that an attempt has ended, and with it which one comes next.
+	// Ended tells that an attempt has ended, and with it which one comes next. The first one is the first view that this
+	// member is in; the one with a view that it is not in is the last.
 	Ended struct{ Entry Entry }
-	// Stopped tells that the run has ended with an error. Nothing comes after it.
+	// Stuck tells that the run can't go on, or that it does again: then Reason is "". It comes when Reason has changed.
+	Stuck struct {
+		Missing []Member // whom the run waits for, as far as that is known
+		Reason  string   // one line
+	}
+	// Stopped tells that the run has ended with an error, or that this member is out of it. Nothing comes after it.
 	Stopped struct {
 		Peer   string // whom it is about, or ""
 		Rank   int    // that one's rank, or -1
 		Reason string // one line that names it
-		Local  bool   // this member gave up by itself: the log doesn't say so
+		Local  bool   // the log doesn't say so: it is broken, or this member is out
+		Gone   bool   // this member was taken out of the run, which goes on without it
 	}
 )
 
 func (Waiting) event()  {}
 func (Admitted) event() {}
 func (Refused) event()  {}
-func (Started) event()  {}
 func (Ended) event()    {}
+func (Stuck) event()    {}
 func (Stopped) event()  {}
 
 // Core is one member's part of the run's log. It is not safe for concurrent use.
@@ -91,15 +101,21 @@ type Core struct {
 	st      *state
 	log     logProgress
 
-	tick    uint64 // executed so far
-	contact uint64 // tick of the last sign of a leader and its quorum
-	peers   map[uint64]*peer
-	own     ownReady
-	leaving string // why this member is leaving, or ""
-	lead    leadership
+	tick     uint64 // executed so far
+	contact  uint64 // tick of the last sign of a leader and its quorum
+	peers    map[uint64]*peer
+	own      ownReady
+	waits    waits  // this member's own
+	leaving  string // why this member is leaving, or ""
+	lead     leadership
+	pace     pace
+	stuck    stuck
+	election election
+	faults   map[uint64]uint64 // log index of a fault -> tick when it was applied
 
-	over  bool   // Stopped was given, or Done applied
-	endAt uint64 // log index of what ended the run; 0 when this member gave up by itself
+	over  bool   // Stopped was given, Done applied, or this member has left
+	left  bool   // it was because this member has left
+	endAt uint64 // log index of what ended the run; 0 when only this member's part has ended
 	out   Output
 }
 
@@ -107,11 +123,21 @@ type Core struct {
 type peer struct {
 	heard    uint64 // tick of its last message
 	down     uint64 // tick since when its link has been known to be broken; 0: it isn't
+	dead     bool   // its process is known to have ended
 	index    uint64 // log index that it has applied, by its last beat
+	waits    waits  // by its last beat
 	leaving  string // why it is leaving, or ""
 	fence    uint64 // of ready
 	ready    []byte
 	hasReady bool
+}
+
+// waits says what a member is doing in an attempt, and whom it waits for.
+type waits struct {
+	fence uint64
+	phase string
+	unit  int
+	ids   []uint64
 }
 
 // ownReady is this member's Ready, which is repeated until the fence changes.
@@ -129,14 +155,12 @@ func New(cfg Config) (*Core, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Core{cfg: cfg, storage: raft.NewMemoryStorage(), peers: map[uint64]*peer{}}
-	snapshot, err := cfg.firstSnapshot()
+	c := &Core{cfg: cfg, peers: map[uint64]*peer{}, faults: map[uint64]uint64{}, pace: newPace()}
+	snapshot, st, err := cfg.firstSnapshot()
 	if err != nil {
 		return nil, err
 	}
-	if c.st, err = decodeState(snapshot.GetData()); err != nil {
-		return nil, err
-	}
+	c.st = st
 	if err := c.openLog(snapshot); err != nil {
 		return nil, err
 	}
@@ -159,6 +183,10 @@ func (c *Config) validate() error {
 		return errors.New("member: Config.Decide is missing")
 	case c.Snapshot == nil && (c.Genesis.Peers < 1 || c.Genesis.Peers > MaxPeers):
 		return fmt.Errorf("member: a run of %d peers, must be 1 to %d", c.Genesis.Peers, MaxPeers)
+	case len(c.Genesis.Ranges) > MaxRanges:
+		return fmt.Errorf("member: a model of %d ranges, at most %d", len(c.Genesis.Ranges), MaxRanges)
+	case c.Genesis.Backups < place.All || c.Genesis.Backups > MaxPeers:
+		return fmt.Errorf("member: %d backups, must be 0 to %d, or %d for all", c.Genesis.Backups, MaxPeers, place.All)
 	case len(c.Genesis.Run) > wire.MaxRun:
 		return fmt.Errorf("member: the run's description has %d bytes, at most %d", len(c.Genesis.Run), wire.MaxRun)
 	}
@@ -185,11 +213,13 @@ func (c *Core) Step(m *Message) {
 		p.heard = c.tick
 	}
 	switch {
+	case m.Kind == wire.ControlGone:
+		c.gone(m.Index, m.Reason)
+	case c.Removed(m.From):
+		c.sayGone(m.From, "it was taken out of the run, and may join again")
 	case m.Kind == wire.ControlRaft:
 		c.stepRaft(m)
-	case m.Kind == wire.ControlGone:
-		c.stop(Stopped{Rank: -1, Local: true, Reason: "this peer was taken out of the run: " + m.Reason})
-	case p == nil: // a stranger, or one that has left
+	case p == nil: // a stranger
 	case m.Kind == wire.ControlReady:
 		p.takeReady(m.Fence, m.Body)
 	case m.Kind == wire.ControlBeat:
@@ -200,6 +230,7 @@ func (c *Core) Step(m *Message) {
 
 func (c *Core) stepBeat(p *peer, m *Message) {
 	p.index = max(p.index, m.Index)
+	p.waits = waits{m.Fence, m.Phase, m.Unit, m.IDs}
 	if m.Reason != "" {
 		p.leaving = m.Reason
 	}
@@ -223,6 +254,7 @@ func (c *Core) Tick() {
 	}
 	c.tick++
 	c.rn.Tick()
+	c.hurry()
 	c.settle()
 	if c.tick%uint64(c.cfg.Timing.Beat) == 0 {
 		c.beat()
@@ -270,6 +302,12 @@ func (c *Core) sendReady() {
 	c.send(&Message{Kind: wire.ControlReady, To: lead, Fence: c.own.fence, Body: c.own.payload})
 }
 
+// SetWaiting says what this member is doing in the attempt that fence names, and whom it waits for to go on with that;
+// ids must not be changed any more. Others are told by the next beat.
+func (c *Core) SetWaiting(fence uint64, phase string, unit int, ids []uint64) {
+	c.waits = waits{fence, phase, unit, ids[:min(len(ids), wire.MaxIDs)]}
+}
+
 // beat tells every other member how far this one is.
 func (c *Core) beat() {
 	for _, m := range c.st.Members {
@@ -282,20 +320,54 @@ func (c *Core) beatTo(id uint64) {
 	if p == nil { // oneself, or nobody
 		return
 	}
-	have := c.isLeader() && p.hasReady && p.fence == c.st.Fence
-	c.send(&Message{Kind: wire.ControlBeat, To: id, Fence: c.st.Fence, Index: c.log.applied, Have: have, Reason: c.leaving})
+	m := &Message{Kind: wire.ControlBeat, To: id, Fence: c.st.Fence, Index: c.log.applied, Reason: c.leaving}
+	m.Have = c.isLeader() && p.hasReady && p.fence == c.st.Fence
+	if w := c.waits; w.fence == c.st.Fence {
+		m.Phase, m.Unit, m.IDs = w.phase, w.unit, w.ids
+	}
+	c.send(m)
 }
 
-// Leave says that this member wants to go, and why. The run ends for everybody once the log says so.
+// Leave says that this member wants to go, and why. It goes with the next Commit once nobody needs what it holds; Left
+// tells when.
 func (c *Core) Leave(reason string) {
 	defer c.rescue()
 	if reason == "" {
 		reason = "no reason given"
 	}
-	if c.leaving == "" && !c.over {
-		c.leaving = text(reason)
-		c.beat()
-		c.settle()
+	if c.leaving != "" || c.over {
+		return
+	}
+	c.leaving = text(reason)
+	if len(c.st.Members) == 1 {
+		c.depart()
+		return
+	}
+	c.beat()
+	c.settle()
+}
+
+// Left says that this member has left as it wished, and may end its process.
+func (c *Core) Left() bool { return c.left }
+
+func (c *Core) depart() { c.over, c.left = true, true }
+
+// Removed says whether id was a member and is none any more: whoever hears from it, at a handshake too, should tell it so
+// by a ControlGone with Applied as its index.
+func (c *Core) Removed(id uint64) bool { return slices.Contains(c.st.Past, id) }
+
+func (c *Core) sayGone(id uint64, reason string) {
+	c.send(&Message{Kind: wire.ControlGone, To: id, Index: c.log.applied, Reason: text(reason)})
+}
+
+// gone takes in that this member is none any more, by the log up to index. What it has applied itself it knows better.
+func (c *Core) gone(index uint64, reason string) {
+	switch {
+	case index <= c.log.applied && !c.Removed(c.cfg.ID) || c.over:
+	case c.leaving != "":
+		c.depart()
+	default:
+		c.stop(Stopped{Rank: -1, Local: true, Gone: true, Reason: "this peer was taken out of the run: " + reason})
 	}
 }
 
@@ -329,27 +401,6 @@ func (c *Core) rescue() {
 		c.stop(Stopped{Rank: -1, Local: true, Reason: fmt.Sprintf("the run's log is broken: %v", p)})
 	}
 }
-
-// Leader is the member that leads as far as this one knows, or 0.
-func (c *Core) Leader() uint64 {
-	if c.rn == nil {
-		return 0
-	}
-	return c.rn.BasicStatus().Lead
-}
-
-// Members lists all members, the creator first, then by admission.
-func (c *Core) Members() []Member { return c.st.Members }
-
-// Voters lists the members that vote.
-func (c *Core) Voters() []uint64 { return c.conf.GetVoters() }
-
-// Run is the run's description.
-func (c *Core) Run() []byte { return c.st.Run }
-
-// Fence is the current fence, Applied the index of the last entry applied.
-func (c *Core) Fence() uint64   { return c.st.Fence }
-func (c *Core) Applied() uint64 { return c.log.applied }
 
 // Finished says that the run is over and that every other member knows it or can't be reached, so that this process may
 // go (PROTOCOL.md 24).

@@ -2,18 +2,11 @@ package member
 
 import (
 	"fmt"
-	"slices"
 
 	"go.etcd.io/raft/v3"
-	"go.etcd.io/raft/v3/raftpb"
-	"go.etcd.io/raft/v3/tracker"
-	"google.golang.org/protobuf/proto"
+	"shoal/internal/place"
 	"shoal/swarm/wire"
 )
-
-// confRetry is the number of ticks after which a change of voters and learners that hasn't been seen in the
-// configuration is proposed again: the library drops one silently while another is pending (PROTOCOL.md 18).
-const confRetry = 5
 
 // leadership is what this member has proposed while it led in one term. A leader that stays one doesn't lose proposals.
 type leadership struct {
@@ -30,28 +23,26 @@ func (c *Core) isLeader() bool {
 	return c.rn != nil && c.rn.BasicStatus().RaftState == raft.StateLeader
 }
 
-// act does the next thing that is up to the leader and says whether it proposed something. A leader does nothing before
-// it has applied an entry of its own term: until then it doesn't know what the leader before it has decided.
+// act does the next thing that is up to the leader and says whether it did something. A leader does nothing before it has
+// applied an entry of its own term: until then it doesn't know what the leader before it has decided (PROTOCOL.md 2).
 func (c *Core) act() bool {
 	if !c.isLeader() || c.over {
 		return false
 	}
-	if term := c.rn.BasicStatus().GetTerm(); c.lead.term != term {
-		c.lead = leadership{term: term, left: map[uint64]bool{}, admits: c.lead.admits}
+	status := c.rn.BasicStatus()
+	if c.lead.term != status.GetTerm() {
+		if c.tick-c.contact > uint64(c.cfg.Timing.Suspect) { // it was alone: that nobody was heard says nothing
+			c.Resume()
+		}
+		c.lead = leadership{term: status.GetTerm(), left: map[uint64]bool{}, admits: c.lead.admits}
 	}
-	if c.log.term != c.lead.term {
-		return false
-	}
-	if c.removeLost() {
-		return true
-	}
-	if c.lead.stopped {
+	if c.log.term != c.lead.term || status.LeadTransferee != raft.None || c.lead.stopped {
 		return false
 	}
 	if !c.st.started() {
-		return c.reconfigure() || c.start()
+		return c.dismiss() || c.reconfigure() || c.handOver() || c.start()
 	}
-	return c.decide()
+	return c.dismiss() || c.bury() || c.decide() || c.overdue() || c.reconfigure() || c.handOver()
 }
 
 func (c *Core) propose(r *record) bool {
@@ -65,12 +56,11 @@ func (c *Core) Admit(m Member) (refused string, ok bool) {
 	if c.rn == nil {
 		return "", false
 	}
+	if c.buried(m) {
+		c.settle()
+		return "", false
+	}
 	if refused := c.st.refuse(m); refused != "" {
-		for _, o := range c.st.Members { // it may be the same peer's last process, soon found dead
-			if p := c.peers[o.ID]; o.Peer == m.Peer && p != nil && p.down > 0 && !c.st.started() {
-				return "", false
-			}
-		}
 		return refused, true
 	}
 	if !c.isLeader() || c.over || c.log.term != c.rn.BasicStatus().GetTerm() || !c.propose(&record{Kind: recordAdmit, Member: &m}) {
@@ -84,213 +74,163 @@ func (c *Core) Admit(m Member) (refused string, ok bool) {
 	return "", true
 }
 
-// answer tells the caller of Admit what the log says.
-func (c *Core) answer(id uint64, admitted bool, why string) {
-	if !c.lead.admits[id] {
-		return
-	}
-	delete(c.lead.admits, id)
-	if !admitted {
-		c.event(Refused{ID: id, Reason: why})
-		return
-	}
-	c.meet()
-	c.peers[id].index = c.log.applied // by the snapshot
-	b, err := proto.Marshal(c.takeSnapshot())
-	if err != nil {
-		panic(err)
-	}
-	c.event(Admitted{ID: id, Snapshot: b})
-}
-
-// farewell tells a member that it was taken out, which the log can't tell it any more (PROTOCOL.md 16).
-func (c *Core) farewell(index uint64, r *record) {
-	if r.ID == c.cfg.ID {
-		c.stop(Stopped{Rank: -1, Local: true, Reason: "this peer left the run: " + r.Reason})
-	} else if c.isLeader() {
-		c.send(&Message{Kind: wire.ControlGone, To: r.ID, Index: index, Reason: r.Reason})
-	}
-}
-
-// removeLost proposes what follows from members that are leaving or lost: before the first view they are taken out,
-// after it the run ends.
-func (c *Core) removeLost() (proposed bool) {
-	for _, m := range c.st.Members {
-		reason := c.departure(m)
-		if reason == "" || c.lead.left[m.ID] || c.lead.stopped {
-			continue
+// buried says whether m is a new incarnation of a member that doesn't answer any more. That one is dead then
+// (PROTOCOL.md 13), and m can come in once it is out.
+func (c *Core) buried(m Member) bool {
+	for _, o := range c.st.Members {
+		if p := c.peers[o.ID]; o.Peer == m.Peer && o.ID != m.ID && p != nil && (p.down > 0 || c.lost(p)) {
+			p.dead = true
+			return true
 		}
-		if !c.st.started() && m.ID != c.st.Members[0].ID {
-			c.lead.left[m.ID] = c.propose(&record{Kind: recordLeave, ID: m.ID, Reason: reason})
-			proposed = proposed || c.lead.left[m.ID]
-			continue
-		}
-		c.lead.stopped = c.propose(&record{Kind: recordStop, ID: m.ID, Reason: reason})
-		proposed = proposed || c.lead.stopped
 	}
-	return proposed
+	return false
 }
 
 // departure says why m will not go on with the run, or "".
 func (c *Core) departure(m Member) string {
-	why := c.leaving
-	if p := c.peers[m.ID]; p != nil {
-		why = p.leaving
-		if why == "" && c.lost(p) {
-			c.cfg.Log.Debug("a member is lost", "peer", m.Peer, "silent", c.tick-p.heard, "down since", p.down, "tick", c.tick)
-			return c.st.place(m.ID) + " was lost"
+	if p := c.peers[m.ID]; p != nil && c.lost(p) {
+		c.cfg.Log.Debug("a member is lost", "peer", m.Peer, "silent", c.tick-p.heard, "down since", p.down, "dead", p.dead, "tick", c.tick)
+		return text(c.st.place(m.ID) + " was lost")
+	}
+	if why := c.farewell(m.ID); why != "" {
+		return text(fmt.Sprintf("%s left: %s", c.st.name(m.ID), why))
+	}
+	return ""
+}
+
+// farewell is why a member wants to leave, or "".
+func (c *Core) farewell(id uint64) string {
+	if p := c.peers[id]; p != nil {
+		return p.leaving
+	}
+	if id == c.cfg.ID {
+		return c.leaving
+	}
+	return ""
+}
+
+// dismiss takes out members that are leaving or lost and are in no view. Before the first view, the run ends with its
+// creator.
+func (c *Core) dismiss() (proposed bool) {
+	for _, m := range c.st.Members {
+		if c.st.rank(m.ID) >= 0 || c.lead.left[m.ID] {
+			continue
+		}
+		creator := !c.st.started() && m.ID == c.st.Members[0].ID
+		reason := c.departure(m)
+		switch {
+		case reason == "":
+		case creator:
+			return c.stopRun(m.ID, reason)
+		case m.ID != c.cfg.ID: // which leads, and hands that over first
+			c.lead.left[m.ID] = c.propose(&record{Kind: recordLeave, ID: m.ID, Reason: reason})
+			proposed = proposed || c.lead.left[m.ID]
 		}
 	}
-	if why == "" {
-		return ""
-	}
-	return text(fmt.Sprintf("%s left: %s", c.st.name(m.ID), why))
+	return proposed
+}
+
+// stopRun proposes that the run end with an error, about a member if id isn't 0.
+func (c *Core) stopRun(id uint64, reason string) bool {
+	c.lead.stopped = c.propose(&record{Kind: recordStop, ID: id, Reason: text(reason)})
+	return c.lead.stopped
 }
 
 // start proposes the first view once everybody is there and the log has the voters that it will have.
 func (c *Core) start() bool {
-	if c.lead.decided || len(c.st.Members) < c.st.Peers || !c.ready() {
+	if c.busy() || len(c.st.Members) < c.st.Peers || !c.ready() {
 		return false
 	}
-	r := &record{Kind: recordView, Follows: c.st.Fence, Number: c.st.Number + 1, Reason: "start"}
+	p := plan{c: c, view: true, reason: "start"}
 	for _, m := range c.st.Members {
-		r.IDs = append(r.IDs, m.ID)
+		p.ids = append(p.ids, m.ID)
 	}
-	return c.proposeNext(r)
+	p.work = make([]int64, len(p.ids))
+	peers := c.placePeers(p.ids)
+	p.have = place.Start(c.st.ranges, peers, c.st.Backups)
+	p.want = place.Want(c.st.ranges, peers, c.st.Backups, p.have)
+	return c.proposeNext(p.record(recordView))
+}
+
+// bury proposes a view without those members of the current one that are lost, if others hold all that they held.
+func (c *Core) bury() bool {
+	dead := c.lostInView()
+	if len(dead) == 0 || c.busy() {
+		return false
+	}
+	p := c.planned(false)
+	if !p.without(dead) {
+		if c.stuck.lacking == 0 || c.tick-c.stuck.lacking < uint64(c.cfg.Timing.LostAfter) {
+			return false
+		}
+		return c.stopRun(dead[0].ID, c.stuck.reason+": go on from the last checkpoint with shoal up --resume")
+	}
+	p.reason = c.departure(dead[0])
+	if len(dead) > 1 {
+		p.reason = fmt.Sprintf("%s, and %d more", p.reason, len(dead)-1)
+	}
+	p.fill()
+	return c.proposeNext(p.record(recordView))
 }
 
 // decide proposes how the current attempt ends once every member of the view is done with it.
 func (c *Core) decide() bool {
-	if c.lead.decided && c.lead.fence == c.st.Fence {
+	readies := c.readies()
+	if c.busy() || len(readies) < len(c.st.ViewIDs) {
 		return false
 	}
-	var readies [][]byte
-	for _, id := range c.st.ViewIDs {
-		fence, payload, set := c.own.fence, c.own.payload, c.own.set
-		if p := c.peers[id]; p != nil {
-			fence, payload, set = p.fence, p.ready, p.hasReady
-		}
-		if !set || fence != c.st.Fence {
-			return false
-		}
-		readies = append(readies, payload)
+	d := c.cfg.Decide(c.st.Payload, c.st.Work, readies)
+	kind := d.Kind.record()
+	if err := checkWork(d.Work, len(c.st.ViewIDs)); d.Work != nil && err != nil {
+		return c.stopRun(0, "the leader's decision is wrong: "+err.Error())
 	}
-	d := c.cfg.Decide(c.st.Payload, readies)
-	r := &record{Kind: d.Kind.record(), Follows: c.st.Fence, Body: d.Payload}
-	switch {
-	case r.Kind == 0 || len(d.Payload) > wire.MaxPayload:
-		r = &record{Kind: recordStop, Reason: fmt.Sprintf("the leader's decision of kind %d with %d bytes is not allowed (at most %d bytes)", d.Kind, len(d.Payload), wire.MaxPayload)}
-	case r.Kind == recordStop:
-		r.Reason, r.Body = text(string(d.Payload)), nil
+	if kind == 0 || len(d.Payload) > wire.MaxPayload {
+		return c.stopRun(0, fmt.Sprintf("the leader's decision of kind %d with %d bytes is not allowed (at most %d bytes)", d.Kind, len(d.Payload), wire.MaxPayload))
 	}
+	if kind == recordStop {
+		return c.proposeNext(&record{Kind: recordStop, Follows: c.st.Fence, Reason: text(string(d.Payload))})
+	}
+	p := c.planned(kind == recordCommit)
+	if d.Work != nil {
+		p.work = d.Work
+	}
+	switch kind {
+	case recordCommit:
+		p.regroup()
+		p.fill()
+	case recordRetry:
+		p.fills = c.st.fills
+	}
+	r := p.record(kind)
+	r.Body = d.Payload
 	return c.proposeNext(r)
 }
+
+// readies are those of the first members of the view, by rank, up to one that isn't done with the current attempt.
+func (c *Core) readies() (list [][]byte) {
+	for _, id := range c.st.ViewIDs {
+		payload, ok := c.readyOf(id)
+		if !ok {
+			break
+		}
+		list = append(list, payload)
+	}
+	return list
+}
+
+// readyOf is a member's Ready for the current attempt.
+func (c *Core) readyOf(id uint64) (payload []byte, ok bool) {
+	if p := c.peers[id]; p != nil {
+		return p.ready, p.hasReady && p.fence == c.st.Fence
+	}
+	return c.own.payload, id == c.cfg.ID && c.own.set && c.own.fence == c.st.Fence
+}
+
+// busy says whether what follows the current fence has been proposed.
+func (c *Core) busy() bool { return c.lead.decided && c.lead.fence == c.st.Fence }
 
 func (c *Core) proposeNext(r *record) bool {
 	c.lead.fence = c.st.Fence
 	c.lead.decided = c.propose(r)
 	return c.lead.decided
-}
-
-// reconfigure proposes the voters and learners that the members call for, if the log has others: every member is at
-// least a learner; with three daemons that have caught up there are three voters, made so by one joint change; before
-// that the leader alone votes.
-func (c *Core) reconfigure() bool {
-	changes := c.confChanges()
-	if len(changes) == 0 || c.lead.confTick > 0 && c.tick-c.lead.confTick < confRetry {
-		return false
-	}
-	if err := c.rn.ProposeConfChange(&raftpb.ConfChangeV2{Changes: changes}); err != nil {
-		return false
-	}
-	c.lead.confTick = max(c.tick, 1)
-	return true
-}
-
-func (c *Core) confChanges() (changes []*raftpb.ConfChangeSingle) {
-	if len(c.conf.GetVotersOutgoing()) > 0 { // joint: the library leaves that by itself
-		return nil
-	}
-	change := func(t raftpb.ConfChangeType, id uint64) {
-		changes = append(changes, &raftpb.ConfChangeSingle{Type: t.Enum(), NodeId: new(id)})
-	}
-	voters, want := c.conf.GetVoters(), c.wantedVoters()
-	for _, id := range slices.Concat(voters, c.conf.GetLearners()) {
-		if _, ok := c.st.find(id); !ok {
-			change(raftpb.ConfChangeRemoveNode, id)
-		}
-	}
-	for _, m := range c.st.Members {
-		votes, wanted := slices.Contains(voters, m.ID), slices.Contains(want, m.ID)
-		switch {
-		case wanted && !votes:
-			change(raftpb.ConfChangeAddNode, m.ID)
-		case !wanted && (votes || !slices.Contains(c.conf.GetLearners(), m.ID)):
-			change(raftpb.ConfChangeAddLearnerNode, m.ID)
-		}
-	}
-	return changes
-}
-
-// wantedVoters are three daemons, those that vote already first, the leader in front; or this leader alone. A daemon
-// counts once it is a learner that has caught up, and once everybody has applied its admission: a member refuses streams
-// from strangers, so one that doesn't know its leader would never hear of it.
-func (c *Core) wantedVoters() []uint64 {
-	caughtUp, introduced := c.caughtUp(), c.introduced()
-	var fit []uint64
-	for _, m := range c.st.Members {
-		if m.Offer.Kind == "daemon" && (introduced && caughtUp[m.ID] || slices.Contains(c.conf.GetVoters(), m.ID)) {
-			fit = append(fit, m.ID)
-		}
-	}
-	if len(fit) < 3 {
-		return []uint64{c.cfg.ID}
-	}
-	slices.SortStableFunc(fit, func(a, b uint64) int { return c.preference(a) - c.preference(b) })
-	return fit[:3]
-}
-
-func (c *Core) preference(id uint64) int {
-	switch {
-	case id == c.cfg.ID:
-		return 0
-	case slices.Contains(c.conf.GetVoters(), id):
-		return 1
-	}
-	return 2
-}
-
-// caughtUp are the members that follow the log closely.
-func (c *Core) caughtUp() map[uint64]bool {
-	up := map[uint64]bool{c.cfg.ID: true}
-	c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
-		if pr.State == tracker.StateReplicate && pr.Match >= c.log.snapshot {
-			up[id] = true
-		}
-	})
-	return up
-}
-
-// introduced says whether every member has applied the last admission.
-func (c *Core) introduced() bool {
-	for _, p := range c.peers {
-		if p.index < c.st.Joined {
-			return false
-		}
-	}
-	return true
-}
-
-// ready says whether everybody follows the log and it has the voters that it is to have.
-func (c *Core) ready() bool {
-	daemons, caughtUp := 0, c.caughtUp()
-	for _, m := range c.st.Members {
-		if m.Offer.Kind == "daemon" {
-			daemons++
-		}
-		if !caughtUp[m.ID] {
-			return false
-		}
-	}
-	return len(c.confChanges()) == 0 && len(c.conf.GetVotersOutgoing()) == 0 && (daemons < 3 || len(c.conf.GetVoters()) == 3)
 }

@@ -18,6 +18,7 @@ const (
 	maxUnsettled  = 16 << 20 // bytes of entries that are proposed and not yet committed
 	maxInflight   = 64       // messages with entries on their way to one member
 	maxPerMessage = 1 << 14  // entries in one message
+	maxIndex      = 1 << 62  // of an entry, and of terms; no log gets there
 )
 
 // logProgress is how far the log has been applied and when it was last compacted.
@@ -29,41 +30,64 @@ type logProgress struct {
 }
 
 // firstSnapshot is what the log begins with: the creator's genesis, or what a joiner was given.
-func (c *Config) firstSnapshot() (*raftpb.Snapshot, error) {
-	s := &raftpb.Snapshot{}
-	if c.Snapshot != nil {
-		if err := proto.Unmarshal(c.Snapshot, s); err != nil {
-			return nil, fmt.Errorf("member: snapshot of the log: %w", err)
-		}
-		if s.GetMetadata().GetIndex() == 0 || s.GetMetadata().GetTerm() == 0 || len(s.GetMetadata().GetConfState().GetVoters()) == 0 {
-			return nil, errors.New("member: snapshot of the log: no index, term or voters")
-		}
-		return s, nil
+func (c *Config) firstSnapshot() (*raftpb.Snapshot, *state, error) {
+	b := c.Snapshot
+	if b == nil {
+		g := c.Genesis
+		st := &state{Run: g.Run, Peers: g.Peers, Exact: g.Exact, Members: []Member{g.Self}, ranges: g.Ranges, Backups: g.Backups}
+		b = snapshotOf(st, 1, 1, &raftpb.ConfState{Voters: []uint64{c.ID}})
 	}
-	g := c.Genesis
-	st := &state{Run: g.Run, Peers: g.Peers, Exact: g.Exact, Members: []Member{g.Self}}
-	s.Data = st.encode()
-	s.Metadata = &raftpb.SnapshotMetadata{Index: new(uint64(1)), Term: new(uint64(1)), ConfState: &raftpb.ConfState{Voters: []uint64{c.ID}}}
-	return s, nil
+	return decodeSnapshot(b)
 }
 
+// snapshotOf encodes a state, where in the log it is, and who votes and who learns there.
+func snapshotOf(st *state, index, term uint64, conf *raftpb.ConfState) []byte {
+	s := &raftpb.Snapshot{Data: st.encode(), Metadata: &raftpb.SnapshotMetadata{Index: new(index), Term: new(term), ConfState: conf}}
+	b, err := proto.Marshal(s)
+	if err != nil {
+		panic(err) // plain fields only: can't happen
+	}
+	return b
+}
+
+// decodeSnapshot is for what comes from the network.
+func decodeSnapshot(b []byte) (*raftpb.Snapshot, *state, error) {
+	s := &raftpb.Snapshot{}
+	if err := (proto.UnmarshalOptions{RecursionLimit: 8}).Unmarshal(b, s); err != nil {
+		return nil, nil, fmt.Errorf("member: snapshot of the log: %w", err)
+	}
+	m := s.GetMetadata()
+	if m.GetIndex() == 0 || m.GetTerm() == 0 || m.GetIndex() > maxIndex || m.GetTerm() > maxIndex || len(m.GetConfState().GetVoters()) == 0 {
+		return nil, nil, errors.New("member: snapshot of the log: no index, term or voters")
+	}
+	st, err := decodeState(s.GetData())
+	if err != nil {
+		return nil, nil, fmt.Errorf("member: %w", err)
+	}
+	return s, st, nil
+}
+
+// openLog begins a log with a snapshot.
 func (c *Core) openLog(s *raftpb.Snapshot) (err error) {
 	defer func() { // the library panics when voters and learners contradict each other
 		if p := recover(); p != nil {
 			err = fmt.Errorf("member: open the log: %v", p)
 		}
 	}()
-	if err := c.storage.ApplySnapshot(s); err != nil {
+	storage := raft.NewMemoryStorage()
+	if err := storage.ApplySnapshot(s); err != nil {
 		return fmt.Errorf("member: snapshot of the log: %w", err)
 	}
-	c.conf = s.GetMetadata().GetConfState()
-	c.log = logProgress{applied: s.GetMetadata().GetIndex(), term: s.GetMetadata().GetTerm(), snapshot: s.GetMetadata().GetIndex()}
-	c.rn, err = raft.NewRawNode(&raft.Config{
+	index, term := s.GetMetadata().GetIndex(), s.GetMetadata().GetTerm()
+	if err := storage.SetHardState(&raftpb.HardState{Term: new(term), Vote: new(raft.None), Commit: new(index)}); err != nil {
+		return fmt.Errorf("member: snapshot of the log: %w", err)
+	}
+	rn, err := raft.NewRawNode(&raft.Config{
 		ID:                        c.cfg.ID,
 		ElectionTick:              c.cfg.Timing.Election,
 		HeartbeatTick:             1,
-		Storage:                   c.storage,
-		Applied:                   c.log.applied,
+		Storage:                   storage,
+		Applied:                   index,
 		MaxSizePerMsg:             maxAppend,
 		MaxUncommittedEntriesSize: maxUnsettled,
 		MaxInflightMsgs:           maxInflight,
@@ -77,11 +101,16 @@ func (c *Core) openLog(s *raftpb.Snapshot) (err error) {
 	if err != nil {
 		return fmt.Errorf("member: open the log: %w", err)
 	}
+	c.rn, c.storage, c.conf = rn, storage, s.GetMetadata().GetConfState()
+	c.log = logProgress{applied: index, term: term, snapshot: index}
 	return nil
 }
 
 // stepRaft takes a message of the library's own.
 func (c *Core) stepRaft(m *Message) {
+	if m.Generation != c.st.Generation { // of a log that has been left behind, or that this member has yet to adopt
+		return
+	}
 	rm, err := decodeRaft(m.Body)
 	if err == nil && (rm.GetFrom() != m.From || rm.GetTo() != c.cfg.ID) {
 		err = errors.New("log message with a wrong sender or receiver")
@@ -114,7 +143,7 @@ func decodeRaft(b []byte) (*raftpb.Message, error) {
 	}
 	switch m.GetType() {
 	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp,
-		raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgSnap:
+		raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgSnap, raftpb.MsgTimeoutNow:
 	default:
 		return nil, fmt.Errorf("log message of type %s is not for the network", m.GetType())
 	}
@@ -178,7 +207,7 @@ func (c *Core) sendRaft(m *raftpb.Message) {
 		c.cfg.Log.Error("log message was not sent", "err", err)
 		return
 	}
-	c.send(&Message{Kind: wire.ControlRaft, To: m.GetTo(), Body: b})
+	c.send(&Message{Kind: wire.ControlRaft, To: m.GetTo(), Generation: c.st.Generation, Body: b})
 }
 
 func (c *Core) applyEntry(e *raftpb.Entry) {
@@ -202,105 +231,6 @@ func (c *Core) applyEntry(e *raftpb.Entry) {
 			panic(err)
 		}
 		c.applyRecord(e.GetIndex(), r)
-	}
-}
-
-// applyRecord applies an entry to the state and tells what came of it.
-func (c *Core) applyRecord(index uint64, r *record) {
-	var why string
-	if r.Kind == recordAdmit {
-		why = c.st.refuse(*r.Member)
-	}
-	changed := c.st.apply(index, r)
-	if r.Kind == recordAdmit {
-		c.answer(r.Member.ID, changed, why)
-	}
-	if !changed {
-		return
-	}
-	switch r.Kind {
-	case recordAdmit, recordLeave:
-		if r.Kind == recordLeave {
-			c.farewell(index, r)
-		}
-		c.meet()
-		c.beatTo(c.Leader()) // it waits to hear that everybody knows
-		c.event(Waiting{Have: len(c.st.Members), Want: c.st.Peers})
-	case recordView:
-		c.event(Started{View: c.st.current(c.cfg.ID)})
-	case recordStop:
-		c.endStop(index)
-	default:
-		c.endAttempt(index)
-	}
-}
-
-func (c *Core) endAttempt(index uint64) {
-	kind, _ := c.st.Last.fenced()
-	c.event(Ended{Entry{Fence: c.st.Fence, Kind: kind, Payload: c.st.Payload}})
-	if kind == EntryDone {
-		c.over, c.endAt = true, index
-		c.beat()
-	}
-}
-
-func (c *Core) endStop(index uint64) {
-	s := Stopped{Rank: -1, Reason: c.st.Stop.Reason}
-	if m, ok := c.st.find(c.st.Stop.ID); ok {
-		s.Peer, s.Rank = m.Peer, c.st.rank(m.ID)
-	}
-	c.stop(s)
-	c.endAt = index
-	c.beat()
-}
-
-// meet keeps one peer for each other member.
-func (c *Core) meet() {
-	for _, m := range c.st.Members {
-		if m.ID != c.cfg.ID && c.peers[m.ID] == nil {
-			c.peers[m.ID] = &peer{heard: c.tick}
-		}
-	}
-	for id := range c.peers {
-		if _, ok := c.st.find(id); !ok {
-			delete(c.peers, id)
-		}
-	}
-}
-
-// restore takes over a leader's snapshot, which is what happens to a member whose next entries the leader has compacted.
-// A snapshot can skip one attempt's end at most, since no attempt ends without this member's Ready (PROTOCOL.md 23).
-func (c *Core) restore(s *raftpb.Snapshot) {
-	st, err := decodeState(s.GetData())
-	if err != nil {
-		panic(err)
-	}
-	if err := c.storage.ApplySnapshot(s); err != nil {
-		panic(err)
-	}
-	index := s.GetMetadata().GetIndex()
-	c.conf = s.GetMetadata().GetConfState()
-	c.log = logProgress{applied: index, term: s.GetMetadata().GetTerm(), snapshot: index}
-	old := c.st
-	c.st = st
-	c.meet()
-	c.beatTo(c.Leader())
-	c.event(Waiting{Have: len(st.Members), Want: st.Peers})
-
-	fence := old.Fence
-	if st.ViewFence > fence {
-		c.event(Started{View: st.current(c.cfg.ID)})
-		fence = st.ViewFence
-	}
-	switch {
-	case st.Fence == fence:
-	case st.Before == fence:
-		c.endAttempt(index)
-	default:
-		c.stop(Stopped{Rank: -1, Local: true, Reason: fmt.Sprintf("this peer missed entries of the log between %d and %d", fence, st.Fence)})
-	}
-	if st.Stop != nil {
-		c.endStop(index)
 	}
 }
 

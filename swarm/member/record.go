@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"shoal/internal/place"
 	"shoal/swarm/wire"
 )
 
@@ -65,28 +66,43 @@ const (
 	EntryRetry                       // the same step again
 	EntryDone                        // the run is over
 	EntryStop                        // in a Decision only: end the run with an error; Payload is the reason, as text
+	EntryView                        // the same step again in another view: somebody is lost; or the first view
+	EntryLate                        // the same step again: whoever is late does not compute in it
 )
 
-// Entry is what ended an attempt.
+// Entry is what ended an attempt, or began the first one. Nothing in it may be changed.
 type Entry struct {
-	Fence   uint64 // names the next attempt
+	Fence   uint64 // names the attempt that begins
 	Kind    EntryKind
-	Payload []byte // from Decide; not to be changed
+	Payload []byte       // of the last Commit, Retry or Done, from Decide; nil before the first
+	Work    []int64      // for the attempt that begins, by rank: microseconds of a microbatch, 0 unknown, -1 none in this attempt
+	Fills   []place.Fill // for the attempt that begins
+	View    *View        // the view that begins, if this entry begins one
 }
 
 // Decision is what the leader makes of everybody's Ready.
 type Decision struct {
-	Kind    EntryKind
-	Payload []byte // at most wire.MaxPayload
+	Kind    EntryKind // EntryCommit, EntryRetry, EntryDone or EntryStop
+	Payload []byte    // at most wire.MaxPayload
+	Work    []int64   // for the next attempt, as in Entry, by rank of the current view; nil: as it was
 }
 
-// View is a numbered, ordered list of members; their place in it is their rank.
+// View is a numbered, ordered list of members with what each one holds; their place in it is their rank.
 type View struct {
 	Number  uint64
 	Fence   uint64 // of the view's first attempt
 	Members []Member
 	Rank    int // one's own; -1 when one is not in it
 	Reason  string
+	Place   place.Map
+}
+
+// Fault is a member's removal because it was lost or late.
+type Fault struct {
+	Peer   string `cbor:"1,keyasint"`
+	Reason string `cbor:"2,keyasint,omitempty"`
+	Index  uint64 `cbor:"3,keyasint"` // of the entry that removed it
+	Ago    uint64 `cbor:"-"`          // ticks since this member has applied that
 }
 
 // recordKind is the kind of an entry of the log. Append-only.
@@ -94,24 +110,32 @@ type recordKind uint8
 
 const (
 	recordAdmit  recordKind = 1 // Member becomes a learner
-	recordLeave  recordKind = 2 // ID is no member any more; before the first view only
-	recordView   recordKind = 3 // Number, IDs in rank order, Reason; follows a fence
-	recordCommit recordKind = 4 // Body; follows a fence
+	recordLeave  recordKind = 2 // ID, which is in no view, is no member any more
+	recordView   recordKind = 3 // a view part; follows a fence
+	recordCommit recordKind = 4 // Body, perhaps a view part; follows a fence
 	recordRetry  recordKind = 5 // Body; follows a fence
 	recordDone   recordKind = 6 // Body; follows a fence
 	recordStop   recordKind = 7 // Reason, and ID when it is about a member; Follows may be 0: whatever the fence
+	recordLate   recordKind = 8 // follows a fence
 )
 
-// record is an entry of the log.
+// record is an entry of the log. All that follow a fence say what the attempt that begins does (Work, Fills).
 type record struct {
 	Kind    recordKind `cbor:"1,keyasint"`
 	Follows uint64     `cbor:"2,keyasint,omitempty"` // the fence that must be current, or the entry does nothing
 	Member  *Member    `cbor:"3,keyasint,omitempty"`
 	ID      uint64     `cbor:"4,keyasint,omitempty"`
-	Number  uint64     `cbor:"5,keyasint,omitempty"`
-	IDs     []uint64   `cbor:"6,keyasint,omitempty"`
 	Body    []byte     `cbor:"7,keyasint,omitempty"`
 	Reason  string     `cbor:"8,keyasint,omitempty"`
+
+	// The view part. Number 0: the view stays; Want may be there even so.
+	Number uint64   `cbor:"5,keyasint,omitempty"`
+	IDs    []uint64 `cbor:"6,keyasint,omitempty"` // in rank order
+	Have   []byte   `cbor:"9,keyasint,omitempty"` // the placement, see encodeMap
+	Want   []byte   `cbor:"10,keyasint,omitempty"`
+
+	Work  []int64 `cbor:"11,keyasint,omitempty"` // by rank
+	Fills []int64 `cbor:"12,keyasint,omitempty"` // range, rank, range, rank, ...
 }
 
 func (r *record) encode() []byte {
@@ -128,7 +152,7 @@ func decodeRecord(b []byte) (*record, error) {
 		return nil, fmt.Errorf("log entry: %w", err)
 	}
 	switch {
-	case r.Kind < recordAdmit || r.Kind > recordStop:
+	case r.Kind < recordAdmit || r.Kind > recordLate:
 		return nil, fmt.Errorf("log entry of unknown kind %d: this program is older than the run's", r.Kind)
 	case r.Kind == recordAdmit && r.Member == nil:
 		return nil, errors.New("log entry: admission of nobody")
@@ -143,19 +167,12 @@ func decodeRecord(b []byte) (*record, error) {
 	return r, nil
 }
 
-// fenced maps the entries that end an attempt between the log and the caller.
-func (k recordKind) fenced() (EntryKind, bool) {
-	switch k {
-	case recordCommit:
-		return EntryCommit, true
-	case recordRetry:
-		return EntryRetry, true
-	case recordDone:
-		return EntryDone, true
-	}
-	return 0, false
+// entryKinds maps the entries that end an attempt between the log and the caller.
+var entryKinds = map[recordKind]EntryKind{
+	recordCommit: EntryCommit, recordRetry: EntryRetry, recordDone: EntryDone, recordView: EntryView, recordLate: EntryLate,
 }
 
+// record is the kind of entry that a decision becomes; 0 for what can't be decided.
 func (k EntryKind) record() recordKind {
 	return map[EntryKind]recordKind{EntryCommit: recordCommit, EntryRetry: recordRetry, EntryDone: recordDone, EntryStop: recordStop}[k]
 }

@@ -1,21 +1,29 @@
 package member
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
+	"shoal/internal/place"
 	"shoal/swarm/wire"
 )
 
-// MaxPeers is the most members a run may have.
-const MaxPeers = 256
+const (
+	// MaxPeers is the most members that a run may have: a rank fits in a byte.
+	MaxPeers = place.MaxPeers
+
+	maxFaults = 16  // removals that are remembered for people
+	maxPast   = 256 // members that are remembered, to be told that they are none any more
+)
 
 // state is the state machine. apply is its only change, and depends on nothing but the log; a snapshot is its encoding.
+// Slices and maps in it are replaced and never changed, so that copies may share them.
 type state struct {
 	Run     []byte   `cbor:"1,keyasint,omitempty"` // the run's description
 	Peers   int      `cbor:"2,keyasint"`           // members that the first view waits for
-	Exact   bool     `cbor:"3,keyasint,omitempty"` // members need the creator's kernel fingerprint
-	Members []Member `cbor:"4,keyasint"`           // creator first, then by admission
+	Exact   bool     `cbor:"3,keyasint,omitempty"` // members need the first one's kernel fingerprint
+	Members []Member `cbor:"4,keyasint"`           // by admission; before the first view the creator is the first
 
 	Number    uint64   `cbor:"5,keyasint,omitempty"` // of the current view; 0 before the first
 	ViewFence uint64   `cbor:"6,keyasint,omitempty"`
@@ -23,11 +31,28 @@ type state struct {
 	Reason    string   `cbor:"8,keyasint,omitempty"` // of the view
 
 	Fence   uint64     `cbor:"9,keyasint,omitempty"`  // current; 0 before the first view
-	Before  uint64     `cbor:"10,keyasint,omitempty"` // the fence before it
 	Last    recordKind `cbor:"11,keyasint,omitempty"` // what began the current fence
 	Payload []byte     `cbor:"12,keyasint,omitempty"` // of the last Commit, Retry or Done
 	Stop    *stop      `cbor:"13,keyasint,omitempty"` // the run has ended with an error
 	Joined  uint64     `cbor:"14,keyasint,omitempty"` // log index of the last admission
+
+	Ranges  []int64 `cbor:"15,keyasint,omitempty"` // what the model is cut into, see rangeList
+	Backups int     `cbor:"16,keyasint,omitempty"` // of each range; place.All: everybody
+	Have    []byte  `cbor:"17,keyasint,omitempty"` // the placement, by rank of the view; see encodeMap
+	Want    []byte  `cbor:"18,keyasint,omitempty"` // where things should be
+	Work    []int64 `cbor:"19,keyasint,omitempty"` // of the current attempt, by rank
+	Fills   []int64 `cbor:"20,keyasint,omitempty"` // of the current attempt, see fillList
+	Tries   int     `cbor:"21,keyasint,omitempty"` // attempts of this step that have failed
+	Lates   int     `cbor:"22,keyasint,omitempty"` // of these, for lateness
+
+	Generation uint64   `cbor:"23,keyasint,omitempty"` // times that the log has been begun anew from survivors
+	Faults     []Fault  `cbor:"24,keyasint,omitempty"` // the last removals
+	Past       []uint64 `cbor:"25,keyasint,omitempty"` // the last members that are none any more
+
+	// Have, Want, Ranges and Fills as they are worked with; encode and decodeState convert them.
+	ranges     []place.Range
+	have, want place.Map
+	fills      []place.Fill
 }
 
 // stop is why a run has ended early.
@@ -77,21 +102,21 @@ func (s *state) refuse(m Member) string {
 	if err := m.check(); err != nil {
 		return "not admitted: " + err.Error()
 	}
-	creator := s.Members[0]
+	first := s.Members[0]
 	same := slices.IndexFunc(s.Members, func(o Member) bool { return o.Peer == m.Peer || o.ID == m.ID })
 	switch {
 	case s.ended():
 		return "the run is over"
 	case same >= 0:
 		return fmt.Sprintf("peer %s is in the run already: a second process needs an identity of its own", m.Short())
-	case s.started():
-		return "the run has started: this release can't take in a peer after the start"
-	case len(s.Members) >= s.Peers:
-		return fmt.Sprintf("the run has its %d peers and is about to start", s.Peers)
-	case m.Offer.ModelHash != creator.Offer.ModelHash:
-		return fmt.Sprintf("the model differs from the run's (hash %.12s, want %.12s): use the same program version and run file", m.Offer.ModelHash, creator.Offer.ModelHash)
-	case s.Exact && m.Offer.Fingerprint != creator.Offer.Fingerprint:
-		return fmt.Sprintf("the run is exact and this peer's kernels give other bits (fingerprint %.12s, want %.12s)", m.Offer.Fingerprint, creator.Offer.Fingerprint)
+	case len(s.Members) >= MaxPeers:
+		return fmt.Sprintf("the run has %d peers, which is the most that it can have", MaxPeers)
+	case slices.Contains(s.Past, m.ID):
+		return "this process was in the run before: it needs a new member id"
+	case m.Offer.ModelHash != first.Offer.ModelHash:
+		return fmt.Sprintf("the model differs from the run's (hash %.12s, want %.12s): use the same program version and run file", m.Offer.ModelHash, first.Offer.ModelHash)
+	case s.Exact && m.Offer.Fingerprint != first.Offer.Fingerprint:
+		return fmt.Sprintf("the run is exact and this peer's kernels give other bits (fingerprint %.12s, want %.12s)", m.Offer.Fingerprint, first.Offer.Fingerprint)
 	}
 	return ""
 }
@@ -111,90 +136,158 @@ func (s *state) apply(index uint64, r *record) bool {
 		return true
 	case recordLeave:
 		return s.leave(r.ID)
-	case recordView:
-		return s.view(index, r)
 	case recordStop:
 		if r.Follows != 0 && r.Follows != s.Fence {
 			return false
 		}
 		s.Stop = &stop{ID: r.ID, Reason: r.Reason}
 		return true
-	default: // Commit, Retry, Done
-		if !s.started() || r.Follows != s.Fence {
+	default:
+		next := *s
+		if r.Follows != s.Fence || next.advance(index, r) != nil {
 			return false
 		}
-		s.advance(index, r.Kind)
-		s.Payload = r.Body
+		*s = next
 		return true
 	}
 }
 
-// leave takes out a member before the first view; the creator never leaves without ending the run.
+// leave takes out a member that is in no view; before the first one the creator never leaves without ending the run.
 func (s *state) leave(id uint64) bool {
-	if s.started() || id == s.Members[0].ID {
+	if _, ok := s.find(id); !ok || s.rank(id) >= 0 || !s.started() && id == s.Members[0].ID {
 		return false
 	}
-	n := len(s.Members)
-	s.Members = slices.DeleteFunc(slices.Clone(s.Members), func(m Member) bool { return m.ID == id })
-	return len(s.Members) < n
-}
-
-func (s *state) view(index uint64, r *record) bool {
-	if r.Follows != s.Fence || r.Number != s.Number+1 || len(r.IDs) == 0 {
-		return false
-	}
-	for i, id := range r.IDs {
-		if _, ok := s.find(id); !ok || slices.Contains(r.IDs[:i], id) {
-			return false
-		}
-	}
-	s.Number, s.ViewFence, s.ViewIDs, s.Reason = r.Number, index, r.IDs, r.Reason
-	s.advance(index, r.Kind)
+	s.remove(id)
 	return true
 }
 
-func (s *state) advance(index uint64, kind recordKind) {
-	s.Before, s.Fence, s.Last = s.Fence, index, kind
+// advance ends the current attempt and begins the next. After an error the state is useless.
+func (s *state) advance(index uint64, r *record) error {
+	if !s.started() && r.Kind != recordView {
+		return errors.New("nothing is to be decided before the first view")
+	}
+	s.Tries++
+	switch r.Kind {
+	case recordCommit, recordDone:
+		s.have = s.have.Apply(s.fills) // whoever was filled is a holder now
+		s.Payload, s.Tries, s.Lates = r.Body, 0, 0
+	case recordRetry:
+		s.Payload = r.Body
+	case recordLate:
+		s.Lates++
+	case recordView:
+		if !s.started() {
+			s.Tries = 0
+		}
+	}
+	if r.Number > 0 && r.Kind != recordView && r.Kind != recordCommit {
+		return fmt.Errorf("an entry of kind %d can't begin a view", r.Kind)
+	}
+	if r.Number > 0 || r.Kind == recordView {
+		if err := s.view(index, r); err != nil {
+			return err
+		}
+	}
+	if err := s.next(r); err != nil {
+		return err
+	}
+	s.Fence, s.Last = index, r.Kind
+	return nil
 }
 
-// current is the view as self sees it.
-func (s *state) current(self uint64) View {
-	v := View{Number: s.Number, Fence: s.ViewFence, Rank: s.rank(self), Reason: s.Reason}
-	for _, id := range s.ViewIDs {
-		m, _ := s.find(id)
-		v.Members = append(v.Members, m)
+// next takes over what r says about the attempt that begins.
+func (s *state) next(r *record) (err error) {
+	n := len(s.ViewIDs)
+	if r.Want != nil || r.Number > 0 {
+		if s.want, err = decodeMap(r.Want, len(s.ranges), n); err != nil {
+			return err
+		}
 	}
-	return v
+	if r.Kind == recordDone {
+		s.fills = nil
+		return nil
+	}
+	if err := checkWork(r.Work, n); err != nil {
+		return err
+	}
+	s.Work = r.Work
+	s.fills, err = fillList(r.Fills, len(s.ranges), n)
+	return err
 }
 
 func (s *state) encode() []byte {
-	b, err := wire.Marshal(s)
+	e := *s
+	e.Have, e.Want = encodeMap(s.have, len(s.ViewIDs)), encodeMap(s.want, len(s.ViewIDs))
+	e.Ranges, e.Fills = flatRanges(s.ranges), flatFills(s.fills)
+	b, err := wire.Marshal(&e)
 	if err != nil {
 		panic(err) // plain fields only: can't happen
 	}
 	return b
 }
 
+// decodeState believes nothing: a snapshot comes from the network.
 func decodeState(b []byte) (*state, error) {
 	s := &state{}
-	if err := wire.Unmarshal(b, s); err != nil {
+	err := wire.Unmarshal(b, s)
+	if err == nil {
+		err = s.checkMembers()
+	}
+	if err == nil {
+		err = s.unpack()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("snapshot of the log: %w", err)
 	}
+	return s, nil
+}
+
+func (s *state) checkMembers() error {
 	if len(s.Members) == 0 || len(s.Members) > MaxPeers || s.Peers < 1 || s.Peers > MaxPeers {
-		return nil, fmt.Errorf("snapshot of the log: %d members of %d, at most %d", len(s.Members), s.Peers, MaxPeers)
+		return fmt.Errorf("%d members of %d, at most %d", len(s.Members), s.Peers, MaxPeers)
 	}
 	for i, m := range s.Members {
 		if err := m.check(); err != nil {
-			return nil, fmt.Errorf("snapshot of the log: %w", err)
+			return err
 		}
 		if slices.ContainsFunc(s.Members[:i], func(o Member) bool { return o.ID == m.ID || o.Peer == m.Peer }) {
-			return nil, fmt.Errorf("snapshot of the log: %s is in it twice", m.Short())
+			return fmt.Errorf("%s is in it twice", m.Short())
 		}
 	}
-	for _, id := range s.ViewIDs {
-		if _, ok := s.find(id); !ok {
-			return nil, fmt.Errorf("snapshot of the log: the view has a stranger %x", id)
+	for i, id := range s.ViewIDs {
+		if _, ok := s.find(id); !ok || slices.Contains(s.ViewIDs[:i], id) {
+			return fmt.Errorf("the view has member %x that is none, or twice", id)
 		}
 	}
-	return s, nil
+	if s.started() != (len(s.ViewIDs) > 0) || s.Tries < 0 || s.Lates < 0 || len(s.Faults) > maxFaults || len(s.Past) > maxPast {
+		return fmt.Errorf("view %d of %d members, %d failed tries, %d of them late, %d faults and %d past members make no sense",
+			s.Number, len(s.ViewIDs), s.Tries, s.Lates, len(s.Faults), len(s.Past))
+	}
+	return nil
+}
+
+// unpack fills in what is not encoded.
+func (s *state) unpack() (err error) {
+	n := len(s.ViewIDs)
+	if s.Backups < place.All || s.Backups > MaxPeers {
+		return fmt.Errorf("%d backups", s.Backups)
+	}
+	if s.ranges, err = rangeList(s.Ranges); err != nil {
+		return err
+	}
+	if n == 0 {
+		s.Have, s.Want, s.Work, s.Fills, s.Ranges = nil, nil, nil, nil, nil
+		return nil
+	}
+	if s.have, err = decodeMap(s.Have, len(s.ranges), n); err != nil {
+		return err
+	}
+	if s.want, err = decodeMap(s.Want, len(s.ranges), n); err != nil {
+		return err
+	}
+	if s.fills, err = fillList(s.Fills, len(s.ranges), n); err != nil {
+		return err
+	}
+	s.Have, s.Want, s.Fills, s.Ranges = nil, nil, nil, nil
+	return checkWork(s.Work, n)
 }

@@ -102,7 +102,7 @@ var (
 		IndefLength:      cbor.IndefLengthForbidden,
 		TagsMd:           cbor.TagsForbidden,
 		MaxNestedLevels:  8,
-		MaxArrayElements: 1024,
+		MaxArrayElements: 1 << 16, // ranges and fills of a large model
 		MaxMapPairs:      64,
 	}.DecMode())
 )

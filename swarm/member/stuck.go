@@ -1,0 +1,146 @@
+package member
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// stuck is why the run can't go on, as far as this member sees.
+type stuck struct {
+	reason  string
+	lacking uint64 // tick since when no living member holds some range; 0: it isn't so
+}
+
+// watch looks whether the run is stuck, and says so when that has changed. Nobody gives up: voters that were stopped or cut
+// off may come back (PROTOCOL.md 19).
+func (c *Core) watch() {
+	if c.over {
+		return
+	}
+	if c.isLeader() {
+		c.contact = max(c.contact, c.quorumHeard())
+	}
+	lost, reason := c.lostInView(), ""
+	unheld := c.unheld(lost)
+	if unheld == 0 {
+		c.stuck.lacking = 0
+	} else if c.stuck.lacking == 0 {
+		c.stuck.lacking = c.tick
+	}
+	switch {
+	case c.cutOff():
+		lost = c.lostMembers()
+		reason = c.lostContact(lost)
+	case unheld > 0:
+		reason = fmt.Sprintf("nobody else holds %d of %d ranges of the model that %s had", unheld, len(c.st.ranges), c.names(lost))
+	}
+	if reason == c.stuck.reason {
+		return
+	}
+	c.stuck.reason = reason
+	if reason == "" {
+		lost = nil
+	}
+	c.event(Stuck{Missing: lost, Reason: reason})
+}
+
+// unheld counts the ranges that nobody but lost holds.
+func (c *Core) unheld(lost []Member) (n int) {
+	if len(lost) == 0 {
+		return 0
+	}
+	dead := make([]bool, len(c.st.ViewIDs))
+	for _, m := range lost {
+		dead[c.st.rank(m.ID)] = true
+	}
+	for i := range c.st.have.Owner {
+		if !slices.ContainsFunc(c.st.have.Holders(i), func(r int) bool { return !dead[r] }) {
+			n++
+		}
+	}
+	return n
+}
+
+// lostMembers are all members that are lost, by admission.
+func (c *Core) lostMembers() (list []Member) {
+	for _, m := range c.st.Members {
+		if p := c.peers[m.ID]; p != nil && c.lost(p) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// cutOff says whether no leader with a quorum has been seen for too long: nothing can be decided then, also not that
+// somebody was lost. Where so many voters are known to be gone that there can't be a quorum, there is less to wait for.
+func (c *Core) cutOff() bool {
+	limit := c.cfg.Timing.Stuck
+	if c.quorumDown() {
+		limit = c.cfg.Timing.Down
+	}
+	return c.tick-c.contact >= uint64(limit)
+}
+
+func (c *Core) lostContact(missing []Member) string {
+	if len(missing) == 0 {
+		return "no leader was found although all peers answer"
+	}
+	return fmt.Sprintf("lost contact with %s, which the run's log needs: %s", c.names(missing), c.votersInWords())
+}
+
+func (c *Core) names(members []Member) string {
+	var names []string
+	for _, m := range members {
+		names = append(names, c.st.place(m.ID))
+	}
+	return strings.Join(names, " and ")
+}
+
+// votersInWords says why the log can't go on without those that are missing.
+func (c *Core) votersInWords() string {
+	n := len(c.conf.GetVoters())
+	if n == 1 {
+		return fmt.Sprintf("with %d peers there is one voter", len(c.st.Members))
+	}
+	return fmt.Sprintf("more than half of its %d voters must be there", n)
+}
+
+// quorumDown says whether the links to so many voters are known to be broken that the others are no majority.
+func (c *Core) quorumDown() bool {
+	for _, voters := range [][]uint64{c.conf.GetVoters(), c.conf.GetVotersOutgoing()} {
+		down := 0
+		for _, id := range voters {
+			if p := c.peers[id]; p != nil && p.down > 0 && c.lost(p) {
+				down++
+			}
+		}
+		if down > 0 && 2*(len(voters)-down) <= len(voters) {
+			return true
+		}
+	}
+	return false
+}
+
+// quorumHeard is the latest tick up to which a majority of the voters, this leader included, has been heard.
+func (c *Core) quorumHeard() uint64 {
+	oldest := c.tick
+	for _, voters := range [][]uint64{c.conf.GetVoters(), c.conf.GetVotersOutgoing()} {
+		var heard []uint64
+		for _, id := range voters {
+			switch p := c.peers[id]; {
+			case id == c.cfg.ID:
+				heard = append(heard, c.tick)
+			case p != nil:
+				heard = append(heard, p.heard)
+			default:
+				heard = append(heard, 0)
+			}
+		}
+		if len(heard) > 0 {
+			slices.Sort(heard)
+			oldest = min(oldest, heard[(len(heard)-1)/2])
+		}
+	}
+	return oldest
+}
