@@ -34,6 +34,31 @@ func (n *Node) begin() bool {
 	return true
 }
 
+// keep has an incoming stream reset when a member goes, or the node ends; false if that has happened already. drop must
+// follow.
+func (n *Node) keep(id uint64, conn net.Conn) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, ok := n.known.Load().members[id]; !ok || n.closed {
+		return false
+	}
+	if n.conns[id] == nil {
+		n.conns[id] = map[net.Conn]bool{}
+	}
+	n.conns[id][conn] = true
+	return true
+}
+
+// drop undoes keep.
+func (n *Node) drop(id uint64, conn net.Conn) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.conns[id], conn)
+	if len(n.conns[id]) == 0 {
+		delete(n.conns, id)
+	}
+}
+
 // handleControl serves an incoming control stream until it ends.
 func (n *Node) handleControl(peer string, conn net.Conn) {
 	defer conn.Close()
@@ -43,42 +68,61 @@ func (n *Node) handleControl(peer string, conn net.Conn) {
 	defer n.tasks.Done()
 	defer context.AfterFunc(n.ctx, func() { conn.Close() })()
 
-	member, err := n.shakeHands(peer, conn)
-	if err == nil && member != 0 {
-		err = n.readMember(member, conn)
+	hello, err := n.shakeHands(peer, conn)
+	if err == nil && hello != nil {
+		err = n.readMember(hello, conn)
 	}
 	if err != nil && n.ctx.Err() == nil {
 		n.cfg.Log.Debug("incoming control stream ended", "peer", peer, "err", err)
 	}
 }
 
-// shakeHands answers the first message of a stream, and returns the member id if it is a member's.
-func (n *Node) shakeHands(peer string, conn net.Conn) (member uint64, err error) {
-	select {
-	case n.handshakes <- struct{}{}:
-		defer func() { <-n.handshakes }()
-	default:
-		return 0, fmt.Errorf("more than %d handshakes at a time", maxHandshakes)
-	}
-	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
-		return 0, err
-	}
-	m, err := wire.ReadControl(conn, wire.MaxHandshake)
+// shakeHands answers the first message of a stream, and returns it if a member is to go on with others.
+func (n *Node) shakeHands(peer string, conn net.Conn) (hello *wire.Control, err error) {
+	m, done, err := n.firstMessage(peer, conn)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
+	defer done()
 	switch m.Kind {
 	case wire.ControlDescribe:
-		return 0, n.lastWord(conn, n.answerDescribe(m))
+		return nil, n.lastWord(conn, n.answerDescribe(m))
 	case wire.ControlJoin:
-		return 0, n.lastWord(conn, n.admit(peer, m))
+		return nil, n.lastWord(conn, n.admit(peer, m))
 	case wire.ControlHello:
-		if why := n.refuseHello(peer, m); why != "" {
-			return 0, n.lastWord(conn, refusal(why))
+		answer := n.answerHello(peer, m)
+		if answer.Kind != wire.ControlAccept {
+			return nil, n.lastWord(conn, answer)
 		}
-		return m.From, n.reply(conn, &wire.Control{Kind: wire.ControlAccept})
+		return m, n.reply(conn, answer)
+	case wire.ControlHistory, wire.ControlSnapshot, wire.ControlAdopt:
+		return nil, n.lastWord(conn, n.answerMember(peer, m))
 	}
-	return 0, fmt.Errorf("a stream began with a message of kind %d", m.Kind)
+	return nil, fmt.Errorf("a stream began with a message of kind %d", m.Kind)
+}
+
+// firstMessage reads a stream's first message, of which there are so many at a time until done is called.
+func (n *Node) firstMessage(peer string, conn net.Conn) (m *wire.Control, done func(), err error) {
+	select {
+	case n.handshakes <- struct{}{}:
+		done = func() { <-n.handshakes }
+	default:
+		return nil, nil, fmt.Errorf("more than %d handshakes at a time", maxHandshakes)
+	}
+	limit := wire.MaxHandshake
+	for _, o := range n.known.Load().members {
+		if o.Peer == peer { // it may bring a snapshot
+			limit = wire.MaxControl
+		}
+	}
+	if err = conn.SetDeadline(time.Now().Add(handshakeTimeout)); err == nil {
+		m, err = wire.ReadControl(conn, limit)
+	}
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return m, done, nil
 }
 
 func (n *Node) reply(conn net.Conn, m *wire.Control) error {
@@ -115,15 +159,43 @@ func (n *Node) refuseInvited(m *wire.Control) string {
 	return ""
 }
 
-func (n *Node) refuseHello(peer string, m *wire.Control) string {
-	from, ok := n.known.Load().members[m.From]
+// answerHello accepts a member's stream. Who isn't a member any more is told so, which the log can't tell it
+// (PROTOCOL.md 16); who isn't one yet, as far as this member knows, will try again.
+func (n *Node) answerHello(peer string, m *wire.Control) *wire.Control {
+	now := n.known.Load()
+	if why := n.refuseMember(now, peer, m); why != "" {
+		if n.addressed(m) && now.removed(m) {
+			return &wire.Control{Kind: wire.ControlGone, Index: now.applied, Reason: "the others went on without it"}
+		}
+		return &wire.Control{Kind: wire.ControlRefused, Reason: why, From: n.id, Generation: now.generation}
+	}
+	return &wire.Control{Kind: wire.ControlAccept}
+}
+
+// removed says whether m is from somebody who was a member: this log knows all that its sender had applied when it wrote
+// m, its own admission too.
+func (r *roster) removed(m *wire.Control) bool {
+	_, ok := r.members[m.From]
+	return !ok && (m.Generation < r.generation || m.Generation == r.generation && m.Index <= r.applied)
+}
+
+// addressed says whether m is for this process and its run.
+func (n *Node) addressed(m *wire.Control) bool {
+	return m.Version == wire.ControlVersion && m.Run == n.cfg.RunID && m.To == n.id
+}
+
+// refuseMember says why m isn't from a member that is in the same log, or "".
+func (n *Node) refuseMember(now *roster, peer string, m *wire.Control) string {
+	from, ok := now.members[m.From]
 	switch {
 	case m.Version != wire.ControlVersion:
 		return fmt.Sprintf("control protocol version %d, want %d", m.Version, wire.ControlVersion)
-	case m.Run != n.cfg.RunID || m.To != n.id:
+	case !n.addressed(m):
 		return "this is another run or process"
 	case !ok || from.Peer != peer: // perhaps not yet: it will try again
 		return "not a member"
+	case m.Generation != now.generation:
+		return fmt.Sprintf("the log is in generation %d, not in %d", now.generation, m.Generation)
 	}
 	return ""
 }
@@ -182,8 +254,13 @@ func (n *Node) answerJoin(id uint64, a joinAnswer) {
 	}
 }
 
-// readMember takes in a member's messages until its stream ends.
-func (n *Node) readMember(id uint64, conn net.Conn) error {
+// readMember takes in a member's messages until its stream ends, or it is a member no more, or the log begins anew: a
+// member that goes on with the old one is not to be listened to.
+func (n *Node) readMember(hello *wire.Control, conn net.Conn) error {
+	if !n.keep(hello.From, conn) {
+		return nil
+	}
+	defer n.drop(hello.From, conn)
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
@@ -196,7 +273,10 @@ func (n *Node) readMember(id uint64, conn net.Conn) error {
 		if err != nil {
 			return err
 		}
-		m.From, m.To = id, n.id
+		if m.Kind < wire.ControlRaft {
+			return fmt.Errorf("message of kind %d on a member's stream", m.Kind)
+		}
+		m.From, m.To, m.Generation = hello.From, n.id, hello.Generation
 		select {
 		case n.inbox <- m:
 		case <-n.ctx.Done():

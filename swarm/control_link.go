@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"shoal/swarm/wire"
@@ -28,8 +29,10 @@ type controlLink struct {
 	n    *Node
 	to   Member
 	done chan struct{} // closed when the sender has ended
+	up   atomic.Bool   // there is a stream, and nobody carries it
 
 	mu     sync.Mutex
+	conn   net.Conn // nil while there is none
 	queue  [][]byte // encoded
 	bytes  int
 	ending bool          // send what is queued, then end
@@ -87,12 +90,13 @@ func (l *controlLink) take() (queue [][]byte, ending bool) {
 	return queue, l.ending
 }
 
-// run keeps a stream open until the node ends or finish is called.
+// run keeps a stream open until the node ends or finish is called. A stream that was reset is opened again at once: that
+// it is refused then is how a process that was killed is found.
 func (l *controlLink) run() {
-	pause := redialFirst
+	pause, known := redialFirst, false
 	for {
-		was := false
-		err := l.session(func() { was, pause = true, redialFirst })
+		var opened time.Time
+		err := l.session(func() { opened, known, pause = time.Now(), true, redialFirst })
 		if err == nil || l.n.ctx.Err() != nil {
 			return
 		}
@@ -102,10 +106,16 @@ func (l *controlLink) run() {
 		}
 		l.n.call(func() {
 			l.n.core.Unreachable(l.to.ID)
-			if was {
+			if !opened.IsZero() {
 				l.n.core.LinkDown(l.to.ID)
 			}
+			if known && errors.Is(err, ErrRefused) {
+				l.n.core.LinkDead(l.to.ID)
+			}
 		})
+		if !opened.IsZero() && time.Since(opened) > redialFirst {
+			continue
+		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -124,6 +134,8 @@ func (l *controlLink) session(opened func()) error {
 	}
 	defer conn.Close()
 	opened()
+	l.attach(conn)
+	defer l.attach(nil)
 	l.n.call(func() { l.n.core.LinkUp(l.to.ID) })
 
 	broken := make(chan struct{}) // the other side says nothing here: any end of reading is the stream's end
@@ -153,6 +165,15 @@ func (l *controlLink) session(opened func()) error {
 	}
 }
 
+// attach makes conn the current stream, or none.
+func (l *controlLink) attach(conn net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, carried := conn.(*carriedConn)
+	l.conn = conn
+	l.up.Store(conn != nil && !carried)
+}
+
 // rest waits until the other side closes the stream, for as long as finish has said.
 func (l *controlLink) rest(broken chan struct{}) {
 	l.mu.Lock()
@@ -166,19 +187,20 @@ func (l *controlLink) rest(broken chan struct{}) {
 	}
 }
 
-// dial opens a stream and introduces this member. A refusal says nothing of a member that was admitted a moment ago and
-// doesn't listen yet; so only the end of a stream tells the core that a link is down, and else silence decides.
+// dial opens a stream and introduces this member. A refusal by the other member says nothing about whether it lives: one
+// that was admitted a moment ago doesn't listen yet.
 func (l *controlLink) dial() (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.n.ctx, controlDial)
 	defer cancel()
-	conn, err := l.n.cfg.Transport.Open(ctx, l.to.Peer, l.to.Addrs, wire.ControlProtocol)
+	conn, err := l.n.open(ctx, exchangeMember{l.to.ID, l.to.Peer, l.to.Addrs}, wire.ControlProtocol)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(l.n.ctx, func() { conn.Close() })
-	hello := &wire.Control{Kind: wire.ControlHello, Version: wire.ControlVersion, Run: l.n.cfg.RunID, From: l.n.id, To: l.to.ID}
+	hello := l.n.toMember(wire.ControlHello, l.to.ID)
 	answer, err := ask(conn, hello)
 	if err == nil && answer.Kind != wire.ControlAccept {
+		l.refused(hello, answer)
 		err = fmt.Errorf("refused: %s", answer.Reason)
 	}
 	if err != nil {
@@ -187,6 +209,24 @@ func (l *controlLink) dial() (net.Conn, error) {
 		return nil, err
 	}
 	return conn, nil
+}
+
+// refused takes an answer to a Hello that accepts nothing.
+func (l *controlLink) refused(hello, answer *wire.Control) {
+	switch {
+	case answer.Kind == wire.ControlGone:
+		answer.From, answer.To = l.to.ID, l.n.id
+		l.n.call(func() { l.n.core.Step(answer) })
+	case answer.Kind == wire.ControlRefused && answer.From == l.to.ID && answer.Generation < hello.Generation:
+		l.n.offer(l.to)
+	}
+}
+
+// toMember is what a stream to another member begins with.
+func (n *Node) toMember(kind wire.ControlKind, id uint64) *wire.Control {
+	now := n.known.Load()
+	return &wire.Control{Kind: kind, Version: wire.ControlVersion, Run: n.cfg.RunID, From: n.id, To: id,
+		Index: now.applied, Generation: now.generation}
 }
 
 // write sends an encoded message.
@@ -199,19 +239,49 @@ func (n *Node) write(conn net.Conn, b []byte) error {
 	return err
 }
 
-// matchLinks keeps one link for each other member. It runs in the loop.
-func (n *Node) matchLinks() {
-	members := n.known.Load().members
-	for id, m := range members {
+// meet makes links to new members. It runs in the loop, as part does.
+func (n *Node) meet() {
+	for id, m := range n.known.Load().members {
 		if id != n.id && n.links[id] == nil {
 			n.links[id] = n.newControlLink(m)
+			n.exchange.add(exchangeMember{m.ID, m.Peer, m.Addrs})
 		}
 	}
+}
+
+// part ends everything that there is of those who aren't members any more.
+func (n *Node) part() {
+	members := n.known.Load().members
 	for id, l := range n.links {
-		if _, ok := members[id]; !ok {
-			l.finish(lingerRemoved) // it is told so
-			delete(n.links, id)
+		if _, ok := members[id]; ok {
+			continue
 		}
+		l.finish(lingerRemoved) // it is told so
+		delete(n.links, id)
+		n.exchange.remove(id)
+		n.resetIncoming(id)
+	}
+}
+
+// resetIncoming resets what a member has opened, without waiting.
+func (n *Node) resetIncoming(id uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for conn := range n.conns[id] {
+		n.tasks.Go(func() { conn.Close() })
+	}
+}
+
+// resetStreams has all streams opened again, in another generation of the log. It runs in the loop.
+func (n *Node) resetStreams(generation uint64) {
+	n.exchange.setGeneration(generation)
+	for id, l := range n.links {
+		n.resetIncoming(id)
+		l.mu.Lock()
+		if conn := l.conn; conn != nil {
+			n.tasks.Go(func() { conn.Close() })
+		}
+		l.mu.Unlock()
 	}
 }
 

@@ -90,7 +90,7 @@ type addSink struct {
 	sum []int32
 }
 
-func (s *addSink) Add(_, _, offset int, data []byte) error {
+func (s *addSink) Add(_ Kind, _, _, offset int, data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sum := s.sum[offset : offset+len(data)/4]
@@ -100,7 +100,7 @@ func (s *addSink) Add(_, _, offset int, data []byte) error {
 	return nil
 }
 
-func (s *addSink) Done(_, _, _ int) error { return nil }
+func (s *addSink) Done(Kind, int, int, int) error { return nil }
 
 // BenchmarkExchange is a reduce-scatter and an all-gather of 40 MB among 4 members over loopback TCP.
 func BenchmarkExchange(b *testing.B) {
@@ -112,18 +112,22 @@ func BenchmarkExchange(b *testing.B) {
 func benchmarkExchange(b *testing.B, packing codec.Packing) {
 	const n, elements = 4, 10_000_000
 	var members []exchangeMember
+	var view []uint64
 	var hosts []*tcpHost
 	for r := range n {
 		h := newTCPHost(b, peerName(r))
 		hosts = append(hosts, h)
-		members = append(members, exchangeMember{ID: uint64(r), Peer: h.name, Addrs: h.Addrs()})
+		members, view = append(members, exchangeMember{ID: uint64(r + 1), Peer: h.name, Addrs: h.Addrs()}), append(view, uint64(r+1))
 	}
 	m := &mesh{t: b, x: make([]*exchange, n)}
 	whole, give := make([][]byte, n), make([][]byte, n)
 	for r := range n {
-		x, err := newExchange(exchangeConfig{Transport: hosts[r], Run: "run", Members: members, Rank: r, Packing: packing})
+		x, err := newExchange(exchangeConfig{Transport: hosts[r], Run: "run", Self: view[r], Packing: packing})
 		if err != nil {
 			b.Fatal(err)
+		}
+		for _, o := range members {
+			x.add(o)
 		}
 		m.x[r] = x
 		whole[r] = int32s(elements, func(i int) int32 { return value(1, 1, 1, i) })
@@ -140,10 +144,10 @@ func benchmarkExchange(b *testing.B, packing codec.Packing) {
 	for b.Loop() {
 		fence++
 		m.each(func(r int, x *exchange) error {
-			if err := x.begin(fence, &addSink{sum: make([]int32, elements/n)}); err != nil {
+			if _, err := x.begin(b.Context(), fence, view, &addSink{sum: make([]int32, elements/n)}); err != nil {
 				return err
 			}
-			if err := x.reduceScatter(b.Context(), 0, cut(give[r]), 1)(); err != nil {
+			if err := x.give(b.Context(), Gradient, 0, cut(give[r]), 1)(); err != nil {
 				return err
 			}
 			parts := cut(whole[r])

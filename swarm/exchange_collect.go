@@ -10,7 +10,13 @@ import (
 	"shoal/swarm/wire"
 )
 
-// gather is an all-gather that this member has posted. The exchange's lock guards got and missing.
+// collective is what a caller may wait for. The exchange's lock guards it.
+type collective interface {
+	left() int        // members of whom something is missing
+	lacks(r int) bool // whether rank r is one of them
+}
+
+// gather is an all-gather that this member has posted.
 type gather struct {
 	width   int
 	parts   [][]byte // by source
@@ -18,15 +24,25 @@ type gather struct {
 	missing int      // sources whose part is not whole
 }
 
-// summand is what has arrived of one source's gradient for one unit. The exchange's lock guards it.
+func (g *gather) left() int        { return g.missing }
+func (g *gather) lacks(r int) bool { return g.got[r] < uint64(len(g.parts[r])) }
+
+// sumKey names what a source gives.
+type sumKey struct {
+	kind wire.Kind
+	tag  uint32
+}
+
+// summand is what has arrived of one thing that a source gives. The exchange's lock guards it.
 type summand struct {
-	part, got    uint64 // bytes
-	microbatches uint32
+	part, got uint64 // bytes
+	count     uint32 // microbatches
 }
 
 // piece is one part on its way to one member. It refers to the caller's memory.
 type piece struct {
 	attempt *attempt
+	rank    int         // of the receiver
 	head    wire.Header // without offset and lengths of a chunk
 	data    []byte
 	width   int
@@ -35,8 +51,23 @@ type piece struct {
 	written bool          // all of it, on the current stream; the exchange's lock guards it
 }
 
-// scatter counts the pieces of a collective that were not acknowledged. The exchange's lock guards it.
-type scatter struct{ left int }
+// scatter knows which pieces of a collective were not acknowledged.
+type scatter struct {
+	n    int
+	owed []bool // by rank
+}
+
+func (s *scatter) left() int        { return s.n }
+func (s *scatter) lacks(r int) bool { return s.owed[r] }
+
+func (s *scatter) settle(r int) { s.n, s.owed[r] = s.n-1, false }
+
+// post queues a piece for its rank. The lock is held.
+func (s *scatter) post(p *piece) {
+	s.n, s.owed[p.rank] = s.n+1, true
+	p.sum = s
+	p.attempt.links[p.rank].out[p.head.Kind.Class()-wire.Params].put(p)
+}
 
 // packedChunks keeps the packed form of what a member gives in an all-gather, so that it is made once for all peers. It
 // lives as long as a piece that refers to it.
@@ -73,13 +104,13 @@ func failed(err error) func() error { return func() error { return err } }
 func (x *exchange) posting(what string, parts [][]byte) (*attempt, error) {
 	switch {
 	case x.closed:
-		return nil, errExchangeClosed
+		return nil, fmt.Errorf("%s: %w", what, ErrClosed)
 	case x.now == nil:
 		return nil, fmt.Errorf("swarm: %s before the first attempt has begun", what)
 	case x.now.err != nil:
 		return nil, fmt.Errorf("%s of attempt %d: %w", what, x.now.fence, x.now.err)
-	case len(parts) != len(x.links):
-		return nil, fmt.Errorf("swarm: %s with %d parts among %d members", what, len(parts), len(x.links))
+	case len(parts) != len(x.now.links):
+		return nil, fmt.Errorf("swarm: %s with %d parts among %d members", what, len(parts), len(x.now.links))
 	}
 	return x.now, nil
 }
@@ -100,55 +131,50 @@ func (x *exchange) allGather(ctx context.Context, tag uint32, width int, mine []
 	if err != nil {
 		return failed(err), failed(err)
 	}
-	s := &scatter{}
+	s := &scatter{owed: make([]bool, len(parts))}
 	g := &gather{width: width, parts: parts, got: make([]uint64, len(parts))}
 	shared := &packedChunks{chunks: make([]packedChunk, (len(mine)+wire.MaxChunk-1)/wire.MaxChunk)}
 	head := wire.Header{Kind: wire.KindParams, Tag: tag, Fence: a.fence, Part: uint64(len(mine))}
-	for r, l := range x.links {
+	for r, l := range a.links {
 		if l == nil {
+			g.got[r] = uint64(len(parts[r]))
 			continue
 		}
 		if len(parts[r]) > 0 {
 			g.missing++
 		}
 		if len(mine) > 0 {
-			s.left++
-			l.params.queue = append(l.params.queue, &piece{attempt: a, head: head, data: mine, width: width, packed: shared, sum: s})
+			s.post(&piece{attempt: a, rank: r, head: head, data: mine, width: width, packed: shared})
 		}
 	}
 	a.gathers[tag] = g
 	x.change.Broadcast()
-	wait = func() error { return x.wait(ctx, a, what, func() bool { return g.missing == 0 }) }
-	given = func() error { return x.wait(ctx, a, what, func() bool { return s.left == 0 }) }
+	wait = func() error { return x.wait(ctx, a, what, g) }
+	given = func() error { return x.wait(ctx, a, what, s) }
 	return wait, given
 }
 
-// reduceScatter gives parts[r] (elements of 4 bytes) to member r's sink, for each r but the own rank; empty parts are
-// not sent. microbatches says how many are summed in them, at least 1. It returns at once; wait blocks until every
-// member has acknowledged its part, and parts must stay unchanged until then. An error of wait means that the attempt
-// has ended.
-func (x *exchange) reduceScatter(ctx context.Context, unit int, parts [][]byte, microbatches int) (wait func() error) {
-	what := fmt.Sprintf("reduce-scatter of unit %d", unit)
+// give gives parts[r] (elements of 4 bytes) to member r's sink, for each r but the own rank; empty parts are not sent.
+// count says how many microbatches are summed in them, at least 1. It returns at once; wait blocks until every member has
+// acknowledged its part, and parts must stay unchanged until then. An error of wait means that the attempt has ended.
+func (x *exchange) give(ctx context.Context, kind Kind, tag uint32, parts [][]byte, count int) (wait func() error) {
+	what := fmt.Sprintf("giving %s %d", kind, tag)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	a, err := x.posting(what, parts)
 	if err != nil {
 		return failed(err)
 	}
-	if unit < 0 || unit >= maxUnits || microbatches < 1 || microbatches > wire.MaxMicrobatches {
-		return failed(fmt.Errorf("swarm: %s with %d microbatches: units are 0 to %d, microbatches 1 to %d", what, microbatches, maxUnits-1, wire.MaxMicrobatches))
+	if !wire.Kind(kind).Counted() || tag >= maxTag || count < 1 || count > wire.MaxMicrobatches {
+		return failed(fmt.Errorf("swarm: %s with %d microbatches: tags are 0 to %d, microbatches 1 to %d", what, count, maxTag-1, wire.MaxMicrobatches))
 	}
-	s := &scatter{}
-	for r, l := range x.links {
+	s := &scatter{owed: make([]bool, len(parts))}
+	for r, l := range a.links {
 		if l == nil || len(parts[r]) == 0 {
 			continue
 		}
-		s.left++
-		l.gradients.queue = append(l.gradients.queue, &piece{
-			attempt: a, data: parts[r], width: gradientWidth, sum: s,
-			head: wire.Header{Kind: wire.KindGradient, Tag: uint32(unit), Fence: a.fence, Part: uint64(len(parts[r])), Microbatches: uint32(microbatches)},
-		})
+		head := wire.Header{Kind: wire.Kind(kind), Tag: tag, Fence: a.fence, Part: uint64(len(parts[r])), Microbatches: uint32(count)}
+		s.post(&piece{attempt: a, rank: r, head: head, data: parts[r], width: sumWidth})
 	}
-	x.change.Broadcast()
-	return func() error { return x.wait(ctx, a, what, func() bool { return s.left == 0 }) }
+	return func() error { return x.wait(ctx, a, what, s) }
 }

@@ -67,8 +67,8 @@ func TestExchangeLostAcknowledgements(t *testing.T) {
 		})
 		m := newMesh(t, 2, meshConfig{wrap: wrap})
 		m.attempts([]layout{{[]int{0, 300_000, 600_000}}}, 1, 2)
-		s := m.x[0].stats().Total
-		if want := uint64(2 * 2 * 4 * 300_000); s.RawReceived != want || s.BytesReceived < want+1_200_000 {
+		s := m.x[0].stats()
+		if want := uint64(2 * 4 * 4 * 300_000); s.RawReceived != want || s.BytesReceived < want+1_200_000 {
 			t.Errorf("%+v, want %d tensor bytes taken and more received", s, want)
 		}
 	})
@@ -180,7 +180,8 @@ func TestExchangeRefusesStrangers(t *testing.T) {
 		"another run":             {peerName(1), func(h *wire.Hello) { h.Run = "other" }},
 		"for a former process":    {peerName(1), func(h *wire.Hello) { h.To = 99 }},
 		"from a former process":   {peerName(1), func(h *wire.Hello) { h.From = 55 }},
-		"outside the view":        {"stranger", func(h *wire.Hello) { h.From = 55 }},
+		"of another generation":   {peerName(1), func(h *wire.Hello) { h.Generation = 1 }},
+		"from no member":          {"stranger", func(h *wire.Hello) { h.From = 55 }},
 		"under another's id":      {"stranger", func(*wire.Hello) {}},
 		"under the receiver's id": {peerName(0), func(h *wire.Hello) { h.From = 100 }},
 	} {
@@ -220,6 +221,16 @@ func TestExchangeProtocolFaults(t *testing.T) {
 	gradient := func(unit, part, offset, raw, microbatches int) wire.Header {
 		return wire.Header{Kind: wire.KindGradient, Tag: uint32(unit), Fence: 3, Part: uint64(part), Offset: uint64(offset), Raw: uint32(raw), Microbatches: uint32(microbatches)}
 	}
+	forward := func(part, offset, raw, microbatches int) wire.Header {
+		h := gradient(1, part, offset, raw, microbatches)
+		h.Kind = wire.KindForward
+		return h
+	}
+	state := func(part, offset, raw int) wire.Header {
+		h := gradient(1, part, offset, raw, 1)
+		h.Kind = wire.KindState
+		return h
+	}
 	packed := func(h wire.Header) wire.Header { h.Codec = wire.CodecPlanes; return h }
 	for name, c := range map[string]struct {
 		frames []wire.Header
@@ -231,8 +242,10 @@ func TestExchangeProtocolFaults(t *testing.T) {
 		"overlap":                {[]wire.Header{params(8, 0, 4), params(8, 2, 6)}, "a chunk at 2 of 6 bytes, after 4 bytes"},
 		"not packed":             {[]wire.Header{packed(params(8, 0, 8))}, "corrupt packed bytes"},
 		"gradient not packed":    {[]wire.Header{packed(gradient(1, 16, 0, 16, 1))}, "corrupt packed bytes"},
-		"half an element":        {[]wire.Header{gradient(1, 16, 0, 6, 1)}, "not whole int32s"},
-		"unit beyond all models": {[]wire.Header{gradient(maxUnits, 16, 0, 16, 1)}, "not whole int32s of a unit below 65536"},
+		"half an element":        {[]wire.Header{gradient(1, 16, 0, 6, 1)}, "not whole elements"},
+		"unit beyond all models": {[]wire.Header{gradient(maxTag, 16, 0, 16, 1)}, "not whole elements of a tag below 1048576"},
+		"state too long":         {[]wire.Header{state(16, 0, 16), state(20, 16, 4)}, "20 bytes of 1 microbatches, before that 16"},
+		"forwards that differ":   {[]wire.Header{forward(16, 0, 8, 1), forward(16, 8, 8, 2)}, "reduced gradient 1: 16 bytes of 2"},
 		"other microbatches":     {[]wire.Header{gradient(1, 16, 0, 8, 1), gradient(1, 16, 8, 8, 2)}, "16 bytes of 2 microbatches, before that 16 bytes of 1"},
 		"other size":             {[]wire.Header{gradient(1, 16, 0, 8, 1), gradient(1, 12, 8, 4, 1)}, "12 bytes of 1 microbatches, before that 16"},
 		"gradient too long":      {[]wire.Header{gradient(1, 20, 0, 20, 1)}, "Add of 20 bytes"},
@@ -241,19 +254,18 @@ func TestExchangeProtocolFaults(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMesh(t, 2, meshConfig{without: 1})
 				x := m.x[0]
-				if err := x.begin(3, newSumSink(func(int) int { return 4 })); err != nil {
+				attempt, err := x.begin(t.Context(), 3, m.view, newSumSink(func(int) int { return 4 }))
+				if err != nil {
 					t.Fatal(err)
 				}
 				wait, _ := x.allGather(t.Context(), 1, 4, nil, [][]byte{nil, make([]byte, 8)})
-				hello := wire.Hello{Run: "run", From: 101, To: 100, Class: wire.Params}
-				if c.frames[0].Kind == wire.KindGradient {
-					hello.Class = wire.Gradients
-				}
+				hello := wire.Hello{Run: "run", From: 101, To: 100, Class: c.frames[0].Kind.Class()}
 				s := m.byHand(peerName(1), hello)
 				for _, h := range c.frames {
 					writeFrame(t, s, h)
 				}
-				err := wait()
+				<-attempt.Done() // whoever waits for gradients is not in a collective
+				err = wait()
 				if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "member 101 (rank 1, peer peer-1)") {
 					t.Errorf("%v, want an error that says %q and names member 101", err, c.says)
 				}
@@ -283,7 +295,7 @@ func TestExchangeStreamReplaced(t *testing.T) {
 		m := newMesh(t, 2, meshConfig{without: 1})
 		x := m.x[0]
 		sink := newSumSink(func(int) int { return 4 })
-		if err := x.begin(3, sink); err != nil {
+		if _, err := x.begin(t.Context(), 3, m.view, sink); err != nil {
 			t.Fatal(err)
 		}
 		h := wire.Header{Kind: wire.KindGradient, Tag: 0, Fence: 3, Part: 16, Raw: 8, Microbatches: 5}
@@ -305,11 +317,11 @@ func TestExchangeStreamReplaced(t *testing.T) {
 		}
 		for range 2 { // for the part, and again for its duplicate
 			ack, err := wire.ReadHeader(b)
-			if err != nil || ack.Kind != wire.KindAck || ack.Fence != 3 || ack.Part != 16 {
+			if err != nil || ack.Kind != wire.KindAck || ack.Of != wire.KindGradient || ack.Fence != 3 || ack.Part != 16 {
 				t.Errorf("%+v, %v; want an acknowledgement", ack, err)
 			}
 		}
-		if got := sink.done[[2]int{0, 1}]; got != 5 {
+		if got := sink.done[given{Gradient, 0, 1}]; got != 5 {
 			t.Errorf("%d microbatches, want 5", got)
 		}
 		writeFrame(t, b, wire.Header{Kind: wire.KindParams, Fence: 3, Part: 8, Raw: 8})
@@ -359,22 +371,17 @@ func TestExchangeUnreachable(t *testing.T) {
 			}
 			return tr
 		}})
-		if err := m.x[0].begin(1, discard{}); err != nil {
+		if _, err := m.x[0].begin(t.Context(), 1, m.view, nothing{}); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
 		_, given := m.x[0].allGather(t.Context(), 1, 4, make([]byte, 8), [][]byte{nil, nil})
 		err := given()
-		if !errors.Is(err, errInjected) || !strings.Contains(err.Error(), m.x[0].name(1)) {
-			t.Errorf("it ended with %v, want an error that names %s", err, m.x[0].name(1))
+		if !errors.Is(err, errInjected) || !strings.Contains(err.Error(), "member 101") {
+			t.Errorf("it ended with %v, want an error that names member 101", err)
 		}
 		if d := time.Since(start); d < unreachable || d > 2*unreachable {
 			t.Errorf("it ended after %v, want a little more than %v", d, unreachable)
 		}
 	})
 }
-
-type discard struct{}
-
-func (discard) Add(int, int, int, []byte) error { return nil }
-func (discard) Done(int, int, int) error        { return nil }

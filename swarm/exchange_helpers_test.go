@@ -22,6 +22,7 @@ type mesh struct {
 	t       testing.TB
 	net     *memnet.Network
 	members []exchangeMember
+	view    []uint64    // member ids by rank
 	x       []*exchange // nil where a test plays the member itself
 }
 
@@ -39,6 +40,7 @@ func newMesh(t testing.TB, n int, c meshConfig) *mesh {
 	m := &mesh{t: t, net: memnet.New(), x: make([]*exchange, n)}
 	for r := range n {
 		m.members = append(m.members, exchangeMember{ID: uint64(100 + r), Peer: peerName(r)})
+		m.view = append(m.view, uint64(100+r))
 	}
 	for r := range n - c.without {
 		m.start(r, c)
@@ -53,9 +55,12 @@ func (m *mesh) start(r int, c meshConfig) {
 	if c.wrap != nil {
 		tr = c.wrap(r, tr)
 	}
-	x, err := newExchange(exchangeConfig{Transport: tr, Run: "run", Members: m.members, Rank: r, Packing: c.packing})
+	x, err := newExchange(exchangeConfig{Transport: tr, Run: "run", Self: m.members[r].ID, Packing: c.packing})
 	if err != nil {
 		m.t.Fatal(err)
+	}
+	for _, o := range m.members {
+		x.add(o)
 	}
 	m.x[r] = x
 }
@@ -127,59 +132,67 @@ func int32s(n int, f func(i int) int32) []byte {
 	return b
 }
 
-// sumSink adds up gradients and complains about everything that a Sink need not expect.
+// given names what a source gives.
+type given struct {
+	kind        Kind
+	tag, source int
+}
+
+// sumSink adds up what it is given and complains about everything that a Sink need not expect.
 type sumSink struct {
 	mu   sync.Mutex
-	sums map[int][]int32      // by unit
-	got  map[[2]int]int       // elements, by unit and source
-	done map[[2]int]int       // microbatches, by unit and source
-	fail func(unit int) error // if set
-	size func(unit int) int   // of the own interval
+	sums map[given][]int32   // source is 0: of all sources
+	got  map[given]int       // elements
+	done map[given]int       // microbatches
+	fail func(tag int) error // if set
+	size func(tag int) int   // elements that each source gives
 }
 
-func newSumSink(size func(unit int) int) *sumSink {
-	return &sumSink{sums: map[int][]int32{}, got: map[[2]int]int{}, done: map[[2]int]int{}, size: size}
+func newSumSink(size func(tag int) int) *sumSink {
+	return &sumSink{sums: map[given][]int32{}, got: map[given]int{}, done: map[given]int{}, size: size}
 }
 
-func (s *sumSink) Add(unit, source, offset int, data []byte) error {
+func (s *sumSink) Add(kind Kind, tag, source, offset int, data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fail != nil {
-		return s.fail(unit)
+		return s.fail(tag)
 	}
-	k := [2]int{unit, source}
+	k := given{kind, tag, source}
 	if _, ok := s.done[k]; ok {
 		return fmt.Errorf("Add after Done")
 	}
-	if offset != s.got[k] || offset+len(data)/4 > s.size(unit) {
-		return fmt.Errorf("Add of %d bytes at element %d, after %d elements of %d", len(data), offset, s.got[k], s.size(unit))
+	if offset != s.got[k] || offset+len(data)/4 > s.size(tag) {
+		return fmt.Errorf("Add of %d bytes at element %d, after %d elements of %d", len(data), offset, s.got[k], s.size(tag))
 	}
 	s.got[k] += len(data) / 4
-	if s.sums[unit] == nil {
-		s.sums[unit] = make([]int32, s.size(unit))
+	all := given{kind, tag, 0}
+	if s.sums[all] == nil {
+		s.sums[all] = make([]int32, s.size(tag))
 	}
 	for i := range len(data) / 4 {
-		s.sums[unit][offset+i] += int32(binary.LittleEndian.Uint32(data[4*i:]))
+		s.sums[all][offset+i] += int32(binary.LittleEndian.Uint32(data[4*i:]))
 	}
 	return nil
 }
 
-func (s *sumSink) Done(unit, source, microbatches int) error {
+func (s *sumSink) Done(kind Kind, tag, source, count int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := [2]int{unit, source}
+	k := given{kind, tag, source}
 	if _, ok := s.done[k]; ok {
 		return errors.New("Done twice")
 	}
-	if s.got[k] != s.size(unit) {
-		return fmt.Errorf("Done after %d elements of %d", s.got[k], s.size(unit))
+	if s.got[k] != s.size(tag) {
+		return fmt.Errorf("Done after %d elements of %d", s.got[k], s.size(tag))
 	}
-	s.done[k] = microbatches
+	s.done[k] = count
 	return nil
 }
 
 // attemptRun is one member's part in one attempt: all collectives of all units, posted in the same order everywhere.
 type attemptRun struct {
+	ctx   context.Context
 	fence uint64
 	units []layout
 	sink  *sumSink
@@ -189,23 +202,33 @@ type attemptRun struct {
 
 func (m *mesh) begin(r int, fence uint64, units []layout) (*attemptRun, error) {
 	sink := newSumSink(func(unit int) int { return units[unit].size(r) })
-	return &attemptRun{fence: fence, units: units, sink: sink}, m.x[r].begin(fence, sink)
+	ctx, err := m.x[r].begin(m.t.Context(), fence, m.view, sink)
+	return &attemptRun{ctx: ctx, fence: fence, units: units, sink: sink}, err
 }
+
+// kinds are all that can be given; the values differ by kind too.
+var kinds = []Kind{Gradient, Forward, State}
 
 func (m *mesh) post(r int, a *attemptRun) {
 	ctx := m.t.Context()
-	n := len(m.x)
+	n := len(m.view)
 	for u, l := range a.units {
 		whole := make([]byte, 4*l.total())
-		parts, give := make([][]byte, n), make([][]byte, n)
+		parts := make([][]byte, n)
 		for s := range n {
 			parts[s] = whole[4*l.cut[s] : 4*l.cut[s+1]]
-			give[s] = int32s(l.size(s), func(i int) int32 { return value(a.fence, u, r, l.cut[s]+i) })
 		}
 		mine := int32s(l.size(r), func(i int) int32 { return value(a.fence, u, -1, l.cut[r]+i) })
 		copy(parts[r], mine)
 		a.whole = append(a.whole, whole)
-		a.waits = append(a.waits, gathering(m.x[r].allGather(ctx, uint32(u), 4, mine, parts)), m.x[r].reduceScatter(ctx, u, give, r+1))
+		a.waits = append(a.waits, gathering(m.x[r].allGather(ctx, uint32(u), 4, mine, parts)))
+		for _, kind := range kinds {
+			give := make([][]byte, n)
+			for s := range n {
+				give[s] = int32s(l.size(s), func(i int) int32 { return int32(kind) * value(a.fence, u, r, l.cut[s]+i) })
+			}
+			a.waits = append(a.waits, m.x[r].give(ctx, kind, uint32(u), give, r+1))
+		}
 	}
 }
 
@@ -228,25 +251,36 @@ func (a *attemptRun) check(r, n int) error {
 				return fmt.Errorf("fence %d unit %d: gathered element %d is %d, want %d", a.fence, u, i, got, want)
 			}
 		}
-		for s := range n {
-			want := s + 1
-			if s == r || l.size(r) == 0 {
-				want = 0
-			}
-			if got := a.sink.done[[2]int{u, s}]; got != want {
-				return fmt.Errorf("fence %d unit %d: %d microbatches from rank %d, want %d", a.fence, u, got, s, want)
+		for _, kind := range kinds {
+			if err := a.checkGiven(kind, u, r, n); err != nil {
+				return err
 			}
 		}
-		for i, got := range a.sink.sums[u] {
-			var want int32
-			for s := range n {
-				if s != r {
-					want += value(a.fence, u, s, l.cut[r]+i)
-				}
+	}
+	return nil
+}
+
+// checkGiven compares what arrived of a kind and unit.
+func (a *attemptRun) checkGiven(kind Kind, u, r, n int) error {
+	l := a.units[u]
+	for s := range n {
+		want := s + 1
+		if s == r || l.size(r) == 0 {
+			want = 0
+		}
+		if got := a.sink.done[given{kind, u, s}]; got != want {
+			return fmt.Errorf("fence %d %s %d: %d microbatches from rank %d, want %d", a.fence, kind, u, got, s, want)
+		}
+	}
+	for i, got := range a.sink.sums[given{kind, u, 0}] {
+		var want int32
+		for s := range n {
+			if s != r {
+				want += int32(kind) * value(a.fence, u, s, l.cut[r]+i)
 			}
-			if got != want {
-				return fmt.Errorf("fence %d unit %d: sum of element %d is %d, want %d", a.fence, u, i, got, want)
-			}
+		}
+		if got != want {
+			return fmt.Errorf("fence %d %s %d: sum of element %d is %d, want %d", a.fence, kind, u, i, got, want)
 		}
 	}
 	return nil
@@ -258,14 +292,15 @@ func (m *mesh) attempts(units []layout, fences ...uint64) {
 	m.t.Helper()
 	for _, fence := range fences {
 		runs := make([]*attemptRun, len(m.x))
-		m.each(func(r int, _ *exchange) (err error) {
+		m.each(func(r int, x *exchange) (err error) {
+			x.advance(fence, true)
 			if runs[r], err = m.begin(r, fence, units); err != nil {
 				return err
 			}
 			m.post(r, runs[r])
 			return runs[r].wait()
 		})
-		m.each(func(r int, _ *exchange) error { return runs[r].check(r, len(m.x)) })
+		m.each(func(r int, _ *exchange) error { return runs[r].check(r, len(m.view)) })
 	}
 }
 
@@ -273,7 +308,7 @@ func (m *mesh) attempts(units []layout, fences ...uint64) {
 func (m *mesh) finish(runs ...*attemptRun) {
 	m.t.Helper()
 	m.each(func(r int, _ *exchange) error { return runs[r].wait() })
-	m.each(func(r int, _ *exchange) error { return runs[r].check(r, len(m.x)) })
+	m.each(func(r int, _ *exchange) error { return runs[r].check(r, len(m.view)) })
 }
 
 // faultyTransport changes the streams that it opens.

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	helloTimeout  = 10 * time.Second
-	gradientWidth = 4       // bytes of an element
-	maxUnits      = 1 << 16 // of a model
+	helloTimeout = 10 * time.Second
+	sumWidth     = 4       // bytes of an element that is given
+	maxTag       = 1 << 20 // units of a model, or ranges
 	// maxFaults is how many broken frames of one member an attempt survives, each by a new stream.
 	maxFaults = 8
 )
@@ -26,11 +26,10 @@ var errReplaced = errors.New("the sender has opened another stream")
 // incoming reads one class of data from one member.
 type incoming struct {
 	x        *exchange
-	from     int // rank
-	kind     wire.Kind
+	l        *link
+	class    wire.Class
 	conn     net.Conn
 	r        *bufio.Reader
-	count    *linkCounters
 	replaced bool // guarded by the exchange's lock
 }
 
@@ -70,49 +69,48 @@ func (x *exchange) receive(peer string, conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	from, err := x.admit(peer, hello)
-	if err != nil {
-		x.cfg.Log.Warn("refused a data stream", "peer", peer, "error", err)
+	in := &incoming{x: x, class: hello.Class, conn: conn, r: bufio.NewReader(conn)}
+	if in.l, err = x.admit(peer, hello); err != nil {
+		x.cfg.Log.Debug("refused a data stream", "peer", peer, "error", err)
 		return err
 	}
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
-	in := &incoming{x: x, from: from, conn: conn, r: bufio.NewReader(conn), kind: wire.KindParams, count: &x.links[from].count}
-	if hello.Class == wire.Gradients {
-		in.kind = wire.KindGradient
-	}
-	if err := x.replace(in, hello.Class); err != nil {
+	if err := x.replace(in); err != nil {
 		return err
 	}
 	err = in.readAll()
-	x.release(in, hello.Class, err)
+	x.release(in, err)
 	return err
 }
 
-// admit says which rank a stream comes from, or why it is refused.
-func (x *exchange) admit(peer string, h wire.Hello) (rank int, err error) {
-	if h.Run != x.cfg.Run {
-		return 0, fmt.Errorf("it is for run %q, this is %q", h.Run, x.cfg.Run)
+// admit says which member a stream comes from, or why it is refused: then its sender tries again, which is right for
+// one of whose admission this member hasn't heard yet.
+func (x *exchange) admit(peer string, h wire.Hello) (*link, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l := x.links[h.From]
+	switch {
+	case h.Run != x.cfg.Run:
+		return nil, fmt.Errorf("it is for run %q, this is %q", h.Run, x.cfg.Run)
+	case h.To != x.cfg.Self:
+		return nil, fmt.Errorf("it is for member %d, this is member %d", h.To, x.cfg.Self)
+	case h.Generation != x.generation:
+		return nil, fmt.Errorf("it is for generation %d of the log, this member is in %d", h.Generation, x.generation)
+	case l == nil || l.to.Peer != peer:
+		return nil, fmt.Errorf("it comes from %d, which is no member under this peer id", h.From)
 	}
-	if own := x.cfg.Members[x.cfg.Rank].ID; h.To != own {
-		return 0, fmt.Errorf("it is for member %d, this is member %d", h.To, own)
-	}
-	for r, m := range x.cfg.Members {
-		if m.ID == h.From && m.Peer == peer && r != x.cfg.Rank {
-			return r, nil
-		}
-	}
-	return 0, fmt.Errorf("it comes from member %d, which is not in the view under this peer id", h.From)
+	return l, nil
 }
 
 // replace makes in the stream in force for its member and class, once the reader of the one before has ended: so that a
 // part is never taken from two streams at once.
-func (x *exchange) replace(in *incoming, class wire.Class) error {
+func (x *exchange) replace(in *incoming) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	slot := &x.links[in.from].reading[class-wire.Params]
-	for *slot != nil && !x.closed {
+	slot := &in.l.reading[in.class-wire.Params]
+	for *slot != nil && !in.over() {
 		old := *slot
 		old.replaced = true
 		x.change.Broadcast()
@@ -123,27 +121,35 @@ func (x *exchange) replace(in *incoming, class wire.Class) error {
 			x.change.Wait()
 		}
 	}
-	if x.closed {
-		return errExchangeClosed
+	if in.over() {
+		return ErrClosed
 	}
 	*slot = in
 	return nil
 }
 
+// over says whether nothing more may be read. The lock is held.
+func (in *incoming) over() bool { return in.x.closed || in.l.gone }
+
 // broken says whether a stream ended because what its sender wrote makes no sense.
 func broken(err error) bool { return errors.Is(err, wire.ErrFrame) || errors.Is(err, wire.ErrChecksum) }
 
 // release undoes replace. A stream that ended by a broken frame is held against its sender.
-func (x *exchange) release(in *incoming, class wire.Class, err error) {
+func (x *exchange) release(in *incoming, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.links[in.from].reading[class-wire.Params] = nil
+	in.l.reading[in.class-wire.Params] = nil
 	x.change.Broadcast()
-	if x.now == nil || !broken(err) {
+	a := x.now
+	if a == nil || !broken(err) {
 		return
 	}
-	if x.now.faults[in.from]++; x.now.faults[in.from] > maxFaults {
-		x.fail(x.now, fmt.Errorf("%s keeps sending broken frames: %w", x.name(in.from), err))
+	rank := a.rank(in.l)
+	if rank < 0 {
+		return
+	}
+	if a.faults[rank]++; a.faults[rank] > maxFaults {
+		x.fail(a, fmt.Errorf("%s keeps sending broken frames: %w", a.name(rank), err))
 	}
 }
 
@@ -153,9 +159,9 @@ func (in *incoming) readAll() error {
 		if err != nil {
 			return err
 		}
-		in.count.received.Add(wire.HeaderSize + uint64(h.Wire))
-		if h.Kind != in.kind {
-			return fmt.Errorf("%w: kind %d on a stream for kind %d", wire.ErrFrame, h.Kind, in.kind)
+		in.l.count.received.Add(wire.HeaderSize + uint64(h.Wire))
+		if h.Kind.Class() != in.class {
+			return fmt.Errorf("%w: kind %d on a stream for %s", wire.ErrFrame, h.Kind, in.class)
 		}
 		if err := in.frame(&h); err != nil {
 			return err
@@ -165,12 +171,12 @@ func (in *incoming) readAll() error {
 
 // frame takes or drops the payload behind h.
 func (in *incoming) frame(h *wire.Header) error {
-	a, verdict, err := in.await(h)
+	a, rank, verdict, err := in.await(h)
 	if err != nil {
 		return err
 	}
 	if verdict == take {
-		return in.take(a, h)
+		return in.take(a, rank, h)
 	}
 	if _, err := io.CopyN(io.Discard, in.r, int64(h.Wire)); err != nil {
 		return err
@@ -189,29 +195,36 @@ const (
 	dropLast                // here already, and so is its whole part: say so once more
 )
 
-// await blocks while h is ahead of this member, see [Note: flow control], and then says what to do with its chunk.
-func (in *incoming) await(h *wire.Header) (*attempt, verdict, error) {
+// await blocks while h is ahead of this member, see [Note: flow control], and then says what to do with its chunk. Nothing
+// of an older attempt, or from a member outside of the attempt's view, is taken.
+func (in *incoming) await(h *wire.Header) (a *attempt, rank int, v verdict, err error) {
 	x := in.x
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for {
 		a := x.now
 		switch {
-		case x.closed:
-			return nil, drop, errExchangeClosed
+		case in.over():
+			return nil, 0, drop, ErrClosed
 		case in.replaced:
-			return nil, drop, errReplaced
+			return nil, 0, drop, errReplaced
+		case h.Fence < x.fence:
+			return nil, 0, drop, nil
 		case a == nil || h.Fence > a.fence: // wait for begin
 		case h.Fence < a.fence || a.err != nil:
-			return nil, drop, nil
+			return nil, 0, drop, nil
 		default:
-			got, known, err := in.progress(a, h)
+			rank := a.rank(in.l)
+			if rank < 0 {
+				return nil, 0, drop, nil
+			}
+			got, known, err := a.progress(rank, h)
 			if err != nil {
-				x.fail(a, fmt.Errorf("%s breaks the protocol: %w", x.name(in.from), err))
-				return nil, drop, nil
+				x.fail(a, fmt.Errorf("%s breaks the protocol: %w", a.name(rank), err))
+				return nil, 0, drop, nil
 			}
 			if known {
-				return a, judge(h, got), nil
+				return a, rank, judge(h, got), nil
 			}
 		}
 		x.change.Wait()
@@ -231,18 +244,18 @@ func judge(h *wire.Header, got uint64) verdict {
 
 // progress says how many bytes of h's part are here; known is false while its all-gather has not been posted. An error
 // means that the chunk fits nothing that its sender may send. The lock is held.
-func (in *incoming) progress(a *attempt, h *wire.Header) (got uint64, known bool, err error) {
-	if in.kind == wire.KindParams {
+func (a *attempt) progress(rank int, h *wire.Header) (got uint64, known bool, err error) {
+	if h.Kind == wire.KindParams {
 		g := a.gathers[h.Tag]
 		if g == nil {
 			return 0, false, nil
 		}
-		got = g.got[in.from]
-		if want := uint64(len(g.parts[in.from])); h.Part != want {
+		got = g.got[rank]
+		if want := uint64(len(g.parts[rank])); h.Part != want {
 			return got, true, fmt.Errorf("all-gather %d: it gives %d bytes, %d were expected", h.Tag, h.Part, want)
 		}
 	} else {
-		s, err := in.summand(a, h)
+		s, err := a.summand(rank, h)
 		if err != nil {
 			return 0, true, err
 		}
@@ -254,41 +267,42 @@ func (in *incoming) progress(a *attempt, h *wire.Header) (got uint64, known bool
 	return got, true, nil
 }
 
-// summand finds or makes the record of a source's gradient for a unit. The lock is held.
-func (in *incoming) summand(a *attempt, h *wire.Header) (*summand, error) {
-	if h.Tag >= maxUnits || h.Part%gradientWidth != 0 || h.Offset%gradientWidth != 0 || h.Raw%gradientWidth != 0 {
-		return nil, fmt.Errorf("gradient of unit %d: %d bytes at %d of %d are not whole int32s of a unit below %d", h.Tag, h.Raw, h.Offset, h.Part, maxUnits)
+// summand finds or makes the record of what a source gives under a kind and tag. The lock is held.
+func (a *attempt) summand(rank int, h *wire.Header) (*summand, error) {
+	if h.Tag >= maxTag || h.Part%sumWidth != 0 || h.Offset%sumWidth != 0 || h.Raw%sumWidth != 0 {
+		return nil, fmt.Errorf("%s %d: %d bytes at %d of %d are not whole elements of a tag below %d", Kind(h.Kind), h.Tag, h.Raw, h.Offset, h.Part, maxTag)
 	}
-	s := a.sums[in.from][h.Tag]
+	key := sumKey{h.Kind, h.Tag}
+	s := a.sums[rank][key]
 	if s == nil {
-		s = &summand{part: h.Part, microbatches: h.Microbatches}
-		a.sums[in.from][h.Tag] = s
+		s = &summand{part: h.Part, count: h.Microbatches}
+		a.sums[rank][key] = s
 	}
-	if s.part != h.Part || s.microbatches != h.Microbatches {
-		return nil, fmt.Errorf("gradient of unit %d: %d bytes of %d microbatches, before that %d bytes of %d", h.Tag, h.Part, h.Microbatches, s.part, s.microbatches)
+	if s.part != h.Part || s.count != h.Microbatches {
+		return nil, fmt.Errorf("%s %d: %d bytes of %d microbatches, before that %d bytes of %d", Kind(h.Kind), h.Tag, h.Part, h.Microbatches, s.part, s.count)
 	}
 	return s, nil
 }
 
 // take reads the payload behind h, gives its tensor bytes to where they belong, and acknowledges a part that is whole.
-func (in *incoming) take(a *attempt, h *wire.Header) error {
+func (in *incoming) take(a *attempt, rank int, h *wire.Header) error {
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
 	payload := (*buf)[:h.Wire]
 	if err := wire.ReadPayload(in.r, h, payload); err != nil {
 		return err
 	}
-	in.count.payloadReceived.Add(int(h.Bytes()), int(h.Wire))
+	in.l.count.payloadReceived.Add(int(h.Bytes()), int(h.Wire))
 	if !in.x.enter(a) {
 		return nil
 	}
-	err := in.deliver(a, h, payload)
+	err := in.deliver(a, rank, h, payload)
 	in.x.mu.Lock()
 	in.x.leave(a)
 	if err != nil {
-		in.x.fail(a, fmt.Errorf("from %s: %w", in.x.name(in.from), err))
+		in.x.fail(a, fmt.Errorf("from %s: %w", a.name(rank), err))
 	} else if a.err == nil {
-		in.advance(a, h)
+		in.advance(a, rank, h)
 	}
 	goesOn := a.err == nil
 	in.x.mu.Unlock()
@@ -299,29 +313,29 @@ func (in *incoming) take(a *attempt, h *wire.Header) error {
 }
 
 // deliver unpacks payload into the part that it belongs to, or gives it to the sink. It runs inside of a.
-func (in *incoming) deliver(a *attempt, h *wire.Header, payload []byte) error {
-	if in.kind == wire.KindParams {
+func (in *incoming) deliver(a *attempt, rank int, h *wire.Header, payload []byte) error {
+	if h.Kind == wire.KindParams {
 		in.x.mu.Lock()
 		g := a.gathers[h.Tag]
 		in.x.mu.Unlock()
-		return unpack(g.parts[in.from][h.Offset:h.Offset+uint64(h.Raw)], payload, h.Codec, g.width)
+		return unpack(g.parts[rank][h.Offset:h.Offset+uint64(h.Raw)], payload, h.Codec, g.width)
 	}
 	data := payload
 	if h.Codec != wire.CodecRaw {
 		buf := buffers.Get().(*[]byte)
 		defer buffers.Put(buf)
 		data = (*buf)[:h.Raw]
-		if err := unpack(data, payload, h.Codec, gradientWidth); err != nil {
+		if err := unpack(data, payload, h.Codec, sumWidth); err != nil {
 			return err
 		}
 	}
-	unit := int(h.Tag)
-	if err := a.sink.Add(unit, in.from, int(h.Offset/gradientWidth), data); err != nil {
-		return fmt.Errorf("gradient of unit %d: %w", unit, err)
+	kind, tag := Kind(h.Kind), int(h.Tag)
+	if err := a.sink.Add(kind, tag, rank, int(h.Offset/sumWidth), data); err != nil {
+		return fmt.Errorf("%s %d: %w", kind, tag, err)
 	}
 	if h.Last() {
-		if err := a.sink.Done(unit, in.from, int(h.Microbatches)); err != nil {
-			return fmt.Errorf("gradient of unit %d: %w", unit, err)
+		if err := a.sink.Done(kind, tag, rank, int(h.Microbatches)); err != nil {
+			return fmt.Errorf("%s %d: %w", kind, tag, err)
 		}
 	}
 	return nil
@@ -346,13 +360,13 @@ func unpack(dst, payload []byte, c wire.Codec, width int) error {
 }
 
 // advance records that h's chunk is here. The lock is held.
-func (in *incoming) advance(a *attempt, h *wire.Header) {
-	if in.kind == wire.KindGradient {
-		a.sums[in.from][h.Tag].got += uint64(h.Raw)
+func (in *incoming) advance(a *attempt, rank int, h *wire.Header) {
+	if h.Kind != wire.KindParams {
+		a.sums[rank][sumKey{h.Kind, h.Tag}].got += uint64(h.Raw)
 		return
 	}
 	g := a.gathers[h.Tag]
-	g.got[in.from] += uint64(h.Raw)
+	g.got[rank] += uint64(h.Raw)
 	if h.Last() {
 		if g.missing--; g.missing == 0 {
 			in.x.change.Broadcast()
@@ -363,12 +377,12 @@ func (in *incoming) advance(a *attempt, h *wire.Header) {
 // acknowledge tells the sender that the whole part of h is here.
 func (in *incoming) acknowledge(h *wire.Header) error {
 	frame := make([]byte, wire.HeaderSize)
-	if err := wire.Seal(frame, wire.Header{Kind: wire.KindAck, Tag: h.Tag, Fence: h.Fence, Part: h.Part}); err != nil {
+	if err := wire.Seal(frame, wire.Header{Kind: wire.KindAck, Of: h.Kind, Tag: h.Tag, Fence: h.Fence, Part: h.Part}); err != nil {
 		return err
 	}
 	if _, err := in.conn.Write(frame); err != nil {
 		return fmt.Errorf("acknowledging: %w", err)
 	}
-	in.count.sent.Add(wire.HeaderSize)
+	in.l.count.sent.Add(wire.HeaderSize)
 	return nil
 }

@@ -22,18 +22,18 @@ const (
 
 // buffers hold one frame each.
 var buffers = sync.Pool{New: func() any {
-	b := make([]byte, 0, wire.HeaderSize+codec.MaxPacked(wire.MaxChunk, gradientWidth))
+	b := make([]byte, 0, wire.HeaderSize+codec.MaxPacked(wire.MaxChunk, sumWidth))
 	return &b
 }}
 
 // outgoing sends one class of data to one member: a queue, a goroutine and, while there is something to send, a stream.
 type outgoing struct {
 	x      *exchange
-	to     int // rank
+	l      *link
 	class  wire.Class
-	count  *linkCounters
 	speed  *codec.Link
 	choose *codec.Chooser
+	wake   sync.Cond // something below, or the link's end, concerns the sender
 
 	// Guarded by the exchange's lock.
 	queue  []*piece // not acknowledged, in the order of posting
@@ -43,23 +43,23 @@ type outgoing struct {
 	moved  bool     // something was acknowledged on conn
 }
 
-func (x *exchange) newOutgoing(to int, class wire.Class, l *link, speed *codec.Link) *outgoing {
-	return &outgoing{x: x, to: to, class: class, count: &l.count, speed: speed, choose: codec.NewChooser(x.cfg.Packing, speed)}
+func (x *exchange) newOutgoing(l *link, class wire.Class, speed *codec.Link) *outgoing {
+	o := &outgoing{x: x, l: l, class: class, speed: speed, choose: codec.NewChooser(x.cfg.Packing, speed)}
+	o.wake.L = &x.mu
+	return o
 }
 
-// clear forgets all pieces. The lock is held.
-func (o *outgoing) clear() { o.queue, o.next = nil, 0 }
-
-// opened lists the open stream. The lock is held.
-func (o *outgoing) opened() []net.Conn {
-	if o.conn == nil {
-		return nil
-	}
-	return []net.Conn{o.conn}
+// put queues a piece. The lock is held.
+func (o *outgoing) put(p *piece) {
+	o.queue = append(o.queue, p)
+	o.wake.Broadcast()
 }
+
+// over says whether there is nothing to send any more, ever. The lock is held.
+func (o *outgoing) over() bool { return o.x.closed || o.l.gone }
 
 // run opens a stream whenever there is something to send and sends until it breaks. A member to whom nothing gets
-// through, though its control stream lives, would hold up the run for ever: then the attempt fails.
+// through, though its control stream lives, ends the attempt here.
 func (o *outgoing) run() {
 	backoff := minBackoff
 	var since time.Time // when the first of the tries failed that have moved nothing
@@ -72,10 +72,10 @@ func (o *outgoing) run() {
 			since = time.Time{}
 		}
 		moved, err := o.session()
-		if o.x.ctx.Err() != nil {
+		if o.l.ctx.Err() != nil {
 			return
 		}
-		o.x.cfg.Log.Debug("data stream ended, opening it again", "to", o.x.name(o.to), "class", o.class, "error", err)
+		o.x.cfg.Log.Debug("data stream ended, opening it again", "to", o.l.to.Peer, "class", o.class, "error", err)
 		switch {
 		case moved:
 			backoff, since = minBackoff, time.Time{}
@@ -95,21 +95,20 @@ func (o *outgoing) run() {
 func (o *outgoing) fail(err error) {
 	o.x.mu.Lock()
 	defer o.x.mu.Unlock()
-	if o.x.now != nil {
-		o.x.fail(o.x.now, fmt.Errorf("no data gets through to %s, though the members of a run must reach one another directly: %w", o.x.name(o.to), err))
+	if a := o.x.now; a != nil && a.rank(o.l) >= 0 {
+		o.x.fail(a, fmt.Errorf("no data gets through to %s: %w", a.name(a.rank(o.l)), err))
 	}
 }
 
-// awaitWork blocks until the queue holds something, and says whether it was empty; ok is false once the exchange is
-// closed.
+// awaitWork blocks until the queue holds something, and says whether it was empty; ok is false once the link has ended.
 func (o *outgoing) awaitWork() (idle, ok bool) {
 	o.x.mu.Lock()
 	defer o.x.mu.Unlock()
-	for !o.x.closed && len(o.queue) == 0 {
+	for !o.over() && len(o.queue) == 0 {
 		idle = true
-		o.x.change.Wait()
+		o.wake.Wait()
 	}
-	return idle, !o.x.closed
+	return idle, !o.over()
 }
 
 func (o *outgoing) pause(d time.Duration) bool {
@@ -118,7 +117,7 @@ func (o *outgoing) pause(d time.Duration) bool {
 	select {
 	case <-t.C:
 		return true
-	case <-o.x.ctx.Done():
+	case <-o.l.ctx.Done():
 		return false
 	}
 }
@@ -138,42 +137,43 @@ func (o *outgoing) session() (moved bool, err error) {
 
 // open dials, says hello and makes the stream the current one.
 func (o *outgoing) open() (net.Conn, error) {
-	x, to := o.x, o.x.cfg.Members[o.to]
-	hello, err := wire.AppendHello(nil, wire.Hello{Run: x.cfg.Run, From: x.cfg.Members[x.cfg.Rank].ID, To: to.ID, Class: o.class})
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(x.ctx, dialTimeout)
+	x := o.x
+	ctx, cancel := context.WithTimeout(o.l.ctx, dialTimeout)
 	defer cancel()
-	conn, err := x.cfg.Transport.Open(ctx, to.Peer, to.Addrs, wire.DataProtocol)
+	conn, err := x.cfg.Open(ctx, o.l.to, wire.DataProtocol)
 	if err != nil {
 		return nil, fmt.Errorf("opening a stream: %w", err)
 	}
-	if !o.attach(conn) {
+	generation, ok := o.attach(conn)
+	if !ok {
 		conn.Close()
-		return nil, errExchangeClosed
+		return nil, ErrClosed
 	}
-	if _, err := conn.Write(hello); err != nil {
+	hello, err := wire.AppendHello(nil, wire.Hello{Run: x.cfg.Run, From: x.cfg.Self, To: o.l.to.ID, Generation: generation, Class: o.class})
+	if err == nil {
+		_, err = conn.Write(hello)
+	}
+	if err != nil {
 		conn.Close()
 		o.detach()
 		return nil, fmt.Errorf("saying hello: %w", err)
 	}
-	o.count.sent.Add(uint64(len(hello)))
+	o.l.count.sent.Add(uint64(len(hello)))
 	return conn, nil
 }
 
-// attach makes conn the current stream, on which nothing has been sent; false means that the exchange is closed.
-func (o *outgoing) attach(conn net.Conn) bool {
+// attach makes conn the current stream, on which nothing has been sent; ok is false once the link has ended.
+func (o *outgoing) attach(conn net.Conn) (generation uint64, ok bool) {
 	o.x.mu.Lock()
 	defer o.x.mu.Unlock()
-	if o.x.closed {
-		return false
+	if o.over() {
+		return 0, false
 	}
 	o.conn, o.broken, o.moved, o.next = conn, false, false, 0
 	for _, p := range o.queue {
 		p.written = false
 	}
-	return true
+	return o.x.generation, true
 }
 
 func (o *outgoing) detach() (moved bool) {
@@ -183,7 +183,7 @@ func (o *outgoing) detach() (moved bool) {
 	return o.moved
 }
 
-// sendAll sends pieces as they are queued, until the stream breaks or the exchange is closed.
+// sendAll sends pieces as they are queued, until the stream breaks or the link ends.
 func (o *outgoing) sendAll(conn net.Conn) error {
 	for {
 		p := o.take()
@@ -202,13 +202,13 @@ func (o *outgoing) take() *piece {
 	defer o.x.mu.Unlock()
 	for {
 		switch {
-		case o.x.closed || o.broken:
+		case o.over() || o.broken:
 			return nil
 		case o.next < len(o.queue):
 			o.next++
 			return o.queue[o.next-1]
 		}
-		o.x.change.Wait()
+		o.wake.Wait()
 	}
 }
 
@@ -228,8 +228,9 @@ func (o *outgoing) send(conn net.Conn, p *piece) error {
 		if o.class == wire.Gradients { // the receiver never lets these wait, so the time is the link's
 			o.speed.Wrote(len(frame), time.Since(start))
 		}
-		o.count.sent.Add(uint64(len(frame)))
-		o.count.payloadSent.Add(n, len(frame)-wire.HeaderSize)
+		o.l.count.sent.Add(uint64(len(frame)))
+		o.l.count.class[o.class-wire.Params].Add(uint64(len(frame)))
+		o.l.count.payloadSent.Add(n, len(frame)-wire.HeaderSize)
 	}
 	return nil
 }
@@ -299,7 +300,7 @@ func (o *outgoing) readAcks(conn net.Conn) error {
 		conn.Close()
 		o.x.mu.Lock()
 		o.broken = true
-		o.x.change.Broadcast()
+		o.wake.Broadcast()
 		o.x.mu.Unlock()
 	}()
 	for {
@@ -310,7 +311,7 @@ func (o *outgoing) readAcks(conn net.Conn) error {
 		if h.Kind != wire.KindAck {
 			return fmt.Errorf("%w: kind %d instead of an acknowledgement", wire.ErrFrame, h.Kind)
 		}
-		o.count.received.Add(wire.HeaderSize)
+		o.l.count.received.Add(wire.HeaderSize)
 		o.acknowledge(&h)
 	}
 }
@@ -320,7 +321,7 @@ func (o *outgoing) acknowledge(h *wire.Header) {
 	o.x.mu.Lock()
 	defer o.x.mu.Unlock()
 	i := slices.IndexFunc(o.queue, func(p *piece) bool {
-		return p.written && p.head.Fence == h.Fence && p.head.Tag == h.Tag && p.head.Part == h.Part
+		return p.written && p.head.Fence == h.Fence && p.head.Kind == h.Of && p.head.Tag == h.Tag && p.head.Part == h.Part
 	})
 	if i < 0 {
 		return // of an attempt that has ended
@@ -329,6 +330,8 @@ func (o *outgoing) acknowledge(h *wire.Header) {
 	o.queue = slices.Delete(o.queue, i, i+1)
 	o.next--
 	o.moved = true
-	p.sum.left--
-	o.x.change.Broadcast()
+	p.sum.settle(p.rank)
+	if p.sum.left() == 0 {
+		o.x.change.Broadcast()
+	}
 }

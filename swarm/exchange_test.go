@@ -51,25 +51,29 @@ func TestExchangeCountsBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		head := uint64(wire.HeaderSize)
-		// Rank 0 gives its 400 bytes of parameters to both, and rank 1's 800 bytes of gradients to rank 1.
-		want := linkStats{RawSent: 1200, WireSent: 1200, RawReceived: 1200, WireReceived: 1200}
-		want.BytesSent = 2*uint64(len(hello)) + 2*head + 1200 + 2*head // and two acknowledgements
-		want.BytesReceived = 2*head + 1200 + 2*head
-		if got := m.x[0].stats().Peers[1]; got != want {
+		head, h := uint64(wire.HeaderSize), uint64(len(hello))
+		// Rank 0 gives its 400 bytes of parameters to both, and rank 1's 800 bytes of each kind to rank 1, who gives back
+		// 800 bytes of parameters and 400 of each kind.
+		want := linkStats{RawSent: 400 + 3*800, WireSent: 400 + 3*800, RawReceived: 800 + 3*400, WireReceived: 800 + 3*400}
+		want.BytesSent = 3*h + 4*head + 400 + 3*800 + 4*head // and four acknowledgements
+		want.BytesReceived = 4*head + 800 + 3*400 + 4*head
+		want.ClassSent = [wire.Classes]uint64{head + 400, 2*head + 1600, head + 800}
+		if got := m.x[0].links[101].count.read(); got != want {
 			t.Errorf("rank 0 with rank 1: %+v, want %+v", got, want)
 		}
 		var sent, received uint64
 		for _, x := range m.x {
 			s := x.stats()
-			sent += s.Total.RawSent
-			received += s.Total.RawReceived
-			if s.Total.RawSent != s.Peers[0].RawSent+s.Peers[1].RawSent+s.Peers[2].RawSent {
-				t.Errorf("total %+v is not the sum of %+v", s.Total, s.Peers)
-			}
+			sent += s.RawSent
+			received += s.RawReceived
 		}
-		if sent != received || sent != 2*4*300+2*4*300 {
-			t.Errorf("%d tensor bytes sent, %d received, want %d", sent, received, 4*4*300)
+		if sent != received || sent != 4*(2*4*300) {
+			t.Errorf("%d tensor bytes sent, %d received, want %d", sent, received, 4*2*4*300)
+		}
+		before := m.x[0].stats()
+		m.x[0].remove(101)
+		if after := m.x[0].stats(); after != before {
+			t.Errorf("%+v before and %+v after the removal of a member", before, after)
 		}
 	})
 }
@@ -82,8 +86,8 @@ func TestExchangeNarrows(t *testing.T) {
 			const chunk = wire.MaxChunk / 4 // elements
 			unit := layout{[]int{0, chunk + 100, 2*chunk + 200}}
 			m.attempts([]layout{unit, unit, unit}, 1)
-			s := m.x[0].stats().Total
-			if want := uint64(2 * (4 + 2 + 2) * (chunk + 100)); s.RawSent != want || s.RawReceived != want {
+			s := m.x[0].stats()
+			if want := uint64(4 * (4 + 2 + 2) * (chunk + 100)); s.RawSent != want || s.RawReceived != want {
 				t.Errorf("packing %v: %d tensor bytes sent, %d received, want %d", packing, s.RawSent, s.RawReceived, want)
 			}
 			if (packing == codec.On) != (s.WireSent < s.RawSent) {
@@ -116,8 +120,8 @@ func TestExchangePackingShrinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, 2, meshConfig{packing: codec.On})
 		m.attempts([]layout{{[]int{0, 50000, 100000}}}, 1)
-		s := m.x[0].stats().Total
-		if s.RawSent != 400000 || s.WireSent >= s.RawSent || s.WireReceived >= s.RawReceived {
+		s := m.x[0].stats()
+		if s.RawSent != 4*200000 || s.WireSent >= s.RawSent || s.WireReceived >= s.RawReceived {
 			t.Errorf("with packing on: %+v", s)
 		}
 	})
@@ -136,22 +140,35 @@ func TestExchangeBeginRefuses(t *testing.T) {
 		}
 		one := [][]byte{nil}
 		wrong("collective before begin", gathered(x.allGather(t.Context(), 1, 4, nil, one)), "before the first attempt")
-		wrong("no sink", x.begin(5, nil), "sink")
-		if err := x.begin(5, sink); err != nil {
+		begin := func(fence uint64, sink Sink) error {
+			_, err := x.begin(t.Context(), fence, m.view, sink)
+			return err
+		}
+		wrong("no sink", begin(5, nil), "sink")
+		if err := begin(5, sink); err != nil {
 			t.Fatal(err)
 		}
-		wrong("same fence", x.begin(5, sink), "attempt 5 can't follow attempt 5")
-		wrong("older fence", x.begin(4, sink), "attempt 4 can't follow attempt 5")
+		wrong("same fence", begin(5, sink), "attempt 5 can't follow attempt 5")
+		wrong("older fence", begin(4, sink), "attempt 4 can't follow attempt 5")
 		wrong("parts", gathered(x.allGather(t.Context(), 1, 4, nil, [][]byte{nil, nil})), "2 parts among 1 members")
-		wrong("microbatches", x.reduceScatter(t.Context(), 1, one, 0)(), "0 microbatches")
-		wrong("unit", x.reduceScatter(t.Context(), -1, one, 1)(), "unit -1")
-		if err := gathered(x.allGather(t.Context(), 1, 4, []byte("mine"), one)); err != nil {
-			t.Errorf("one member alone: %v", err)
+		if err := gathered(x.allGather(t.Context(), 1, 4, nil, one)); err != nil {
+			t.Error(err)
 		}
 		wrong("tag twice", gathered(x.allGather(t.Context(), 1, 4, nil, one)), "posted twice")
+		for name, wait := range map[string]func() error{
+			"kind":         x.give(t.Context(), Kind(wire.KindParams), 1, one, 1),
+			"tag":          x.give(t.Context(), State, maxTag, one, 1),
+			"microbatches": x.give(t.Context(), Gradient, 1, one, 0),
+		} {
+			wrong(name, wait(), "microbatches 1 to")
+		}
+		_, err := x.begin(t.Context(), 6, []uint64{55}, sink)
+		wrong("a view without this member", err, "without this member")
+		_, err = x.begin(t.Context(), 6, []uint64{100, 55}, sink)
+		wrong("a view with a stranger", err, "member 55")
 		x.close()
-		for _, err := range []error{x.begin(9, sink), gathered(x.allGather(t.Context(), 2, 4, nil, one)), x.reduceScatter(t.Context(), 2, one, 1)()} {
-			if !errors.Is(err, errExchangeClosed) {
+		for _, err := range []error{begin(9, sink), gathered(x.allGather(t.Context(), 2, 4, nil, one)), x.give(t.Context(), Gradient, 2, one, 1)()} {
+			if !errors.Is(err, ErrClosed) {
 				t.Errorf("after close: %v", err)
 			}
 		}
@@ -159,11 +176,9 @@ func TestExchangeBeginRefuses(t *testing.T) {
 }
 
 func TestExchangeConfig(t *testing.T) {
-	good := exchangeConfig{Transport: faultyTransport{}, Run: "run", Members: make([]exchangeMember, 2), Rank: 1}
+	good := exchangeConfig{Transport: faultyTransport{}, Run: "run", Self: 1}
 	for says, edit := range map[string]func(c *exchangeConfig){
 		"transport":      func(c *exchangeConfig) { c.Transport = nil },
-		"rank 2 of 2":    func(c *exchangeConfig) { c.Rank = 2 },
-		"rank -1 of 2":   func(c *exchangeConfig) { c.Rank = -1 },
 		"has 1000 bytes": func(c *exchangeConfig) { c.Run = strings.Repeat("r", 1000) },
 	} {
 		c := good
@@ -186,8 +201,8 @@ func TestExchangeFutureFence(t *testing.T) {
 		}
 		m.post(0, ahead)
 		synctest.Wait() // rank 0 has sent what the streams take
-		before := m.x[1].stats().Total
-		if before.RawReceived != 2*4*50000 {
+		before := m.x[1].stats()
+		if before.RawReceived != 4*4*50000 {
 			t.Errorf("%d tensor bytes taken, want those of attempt 1 alone", before.RawReceived)
 		}
 		behind, err := m.begin(1, 2, units)
@@ -215,7 +230,7 @@ func TestExchangeOldFence(t *testing.T) {
 		m.post(0, old)
 		m.post(1, now)
 		synctest.Wait()
-		if got := m.x[1].stats().Total; got.RawReceived != 0 || got.BytesReceived < 2*4*50000 {
+		if got := m.x[1].stats(); got.RawReceived != 0 || got.BytesReceived < 2*4*50000 {
 			t.Errorf("%+v, want all bytes read and none taken", got)
 		}
 		waited := make(chan error)
@@ -224,7 +239,7 @@ func TestExchangeOldFence(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := <-waited; !errors.Is(err, errAttemptEnded) {
+		if err := <-waited; !errors.Is(err, ErrAttempt) {
 			t.Errorf("wait of the attempt that ended: %v", err)
 		}
 		m.post(0, follow)
@@ -232,7 +247,7 @@ func TestExchangeOldFence(t *testing.T) {
 	})
 }
 
-// Parameters wait for the receiver's post; gradients of the same attempt overtake them.
+// Parameters wait for the receiver's post; what is given in the same attempt overtakes them.
 func TestExchangePostIsCredit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, 2, meshConfig{})
@@ -247,11 +262,13 @@ func TestExchangePostIsCredit(t *testing.T) {
 		}
 		m.post(0, first)
 		synctest.Wait()
-		if err := first.waits[1](); err != nil {
-			t.Errorf("reduce-scatter while the all-gather is not posted: %v", err)
+		for i, kind := range kinds {
+			if err := first.waits[1+i](); err != nil {
+				t.Errorf("giving %s while the all-gather is not posted: %v", kind, err)
+			}
 		}
-		if got := m.x[1].stats().Total.RawReceived; got != 4000 {
-			t.Errorf("%d tensor bytes taken, want the gradient's 4000", got)
+		if got := m.x[1].stats().RawReceived; got != 3*4000 {
+			t.Errorf("%d tensor bytes taken, want 4000 of each kind that is given", got)
 		}
 		m.post(1, second)
 		m.finish(first, second)
@@ -270,21 +287,30 @@ func TestExchangeWaitsEnd(t *testing.T) {
 		want error
 	}{
 		"context": {func(s setup) error { s.cancel(cause); return nil }, cause},
-		"begin":   {func(s setup) error { return s.x.begin(2, newSumSink(func(int) int { return 0 })) }, errAttemptEnded},
-		"close":   {func(s setup) error { s.x.close(); return nil }, errExchangeClosed},
+		"begin": {func(s setup) error {
+			_, err := s.x.begin(context.Background(), 2, []uint64{100, 101}, newSumSink(func(int) int { return 0 }))
+			return err
+		}, ErrAttempt},
+		"close":   {func(s setup) error { s.x.close(); return nil }, ErrClosed},
+		"log":     {func(s setup) error { s.x.advance(2, false); return nil }, ErrAttempt},
+		"removal": {func(s setup) error { s.x.advance(2, false); s.x.remove(101); return nil }, ErrAttempt},
+		"abort":   {func(s setup) error { s.x.abort(cause); return nil }, cause},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMesh(t, 2, meshConfig{without: 1}) // rank 1 never answers
 				ctx, cancel := context.WithCancelCause(t.Context())
 				x := m.x[0]
-				if err := x.begin(1, newSumSink(func(int) int { return 8 })); err != nil {
+				attempt, err := x.begin(t.Context(), 1, m.view, newSumSink(func(int) int { return 8 }))
+				if err != nil {
 					t.Fatal(err)
 				}
 				part := make([]byte, 32)
 				waits := []func() error{
 					gathering(x.allGather(ctx, 1, 4, make([]byte, 32), [][]byte{nil, part})),
-					x.reduceScatter(ctx, 1, [][]byte{nil, part}, 1),
+				}
+				for _, kind := range kinds {
+					waits = append(waits, x.give(ctx, kind, 1, [][]byte{nil, part}, 1))
 				}
 				results := make(chan error, len(waits))
 				for _, wait := range waits {
@@ -295,9 +321,13 @@ func TestExchangeWaitsEnd(t *testing.T) {
 					t.Fatal(err)
 				}
 				for range waits {
-					if err := <-results; !errors.Is(err, c.want) {
-						t.Errorf("got %v, want %v", err, c.want)
+					if err := <-results; !errors.Is(err, c.want) || !errors.Is(err, ErrAttempt) {
+						t.Errorf("got %v, want %v, and ErrAttempt", err, c.want)
 					}
+				}
+				<-attempt.Done()
+				if err := context.Cause(attempt); !errors.Is(err, c.want) || !errors.Is(err, ErrAttempt) {
+					t.Errorf("the attempt's context ended by %v, want %v, and ErrAttempt", err, c.want)
 				}
 				copy(part, bytes.Repeat([]byte{1}, 32)) // the race detector watches
 			})

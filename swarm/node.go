@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"shoal/internal/place"
 	"shoal/swarm/codec"
 	"shoal/swarm/member"
 	"shoal/swarm/wire"
@@ -33,6 +35,8 @@ const (
 	EntryRetry  = member.EntryRetry
 	EntryDone   = member.EntryDone
 	EntryStop   = member.EntryStop
+	EntryView   = member.EntryView
+	EntryLate   = member.EntryLate
 )
 
 // Contact is a member of a run, known from a link.
@@ -50,18 +54,25 @@ type Config struct {
 	Offer         Offer    // what this peer brings
 	Contact       *Contact // whom a joiner asks first; nil for the creator
 
-	Peers int    // creator: members that the first view waits for, itself included
-	Exact bool   // creator: admit only peers with the same kernel fingerprint
-	Run   []byte // creator: the run's description, for Describe; at most 1 MiB
+	Peers   int           // creator: members that the first view waits for, itself included
+	Exact   bool          // creator: admit only peers with the same kernel fingerprint
+	Run     []byte        // creator: the run's description, for Describe; at most 1 MiB
+	Ranges  []place.Range // creator: what the model is cut into
+	Backups int           // creator: of each range; place.All: everybody holds everything
 
 	// Decide says on the leader how an attempt ends; see member.Config. It must be a pure function.
-	Decide func(prev []byte, readies [][]byte) Decision
+	Decide func(prev []byte, work []int64, readies [][]byte) Decision
+	// History, if set, is what this member tells others of the steps that they have missed; at most 8 MiB. It may be
+	// called from any goroutine.
+	History func() []byte
 	// OnWait, if set, is told how many members there are and how many the first view waits for, whenever that changes.
 	// It must not block.
 	OnWait func(have, want int)
+	// OnStuck, if set, is told in one line why the run can't go on for now, and "" when it goes on. It must not block.
+	OnStuck func(reason string)
 
 	Packing string        // of data: "auto" (default), "on" or "off"
-	Tick    time.Duration // of the log; default 100 ms
+	Tick    time.Duration // of the log; default Tick
 	Timing  member.Timing // in ticks; default member.LAN()
 }
 
@@ -73,82 +84,92 @@ type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return "the run refused this peer: " + e.Reason }
 
-// StoppedError says why the run has ended before it was done.
+// StoppedError says why the run has ended for this peer before it was done.
 type StoppedError struct {
 	Peer   string // whom it is about, or ""
 	Rank   int    // that one's rank, or -1
 	Reason string // one line that names it
 	Local  bool   // this peer gave up by itself, for example because it can't reach anybody
+	Gone   bool   // the others have gone on without this peer; it may join again
 }
 
 func (e *StoppedError) Error() string { return e.Reason }
 
-// ErrDone is returned by Next once the run is over, and ErrClosed by everything after Close.
+// ErrDone is returned by Next once the run is over, ErrLeft once this member has left it, and ErrClosed by everything
+// after Close.
 var (
 	ErrDone   = errors.New("swarm: the run is over")
+	ErrLeft   = errors.New("swarm: this peer has left the run")
 	ErrClosed = errors.New("swarm: the node is closed")
 )
 
+// Tick is that of the log, unless Config says otherwise.
+const Tick = 100 * time.Millisecond
+
 const (
-	defaultTick = 100 * time.Millisecond
-	closeWait   = 3 * time.Second        // for the others to know that this member has left
-	doneWait    = 8 * time.Second        // for the others to know that the run is done; whoever is lost is so earlier
-	flushWait   = 500 * time.Millisecond // for what is queued to be sent
-	inboxSize   = 256                    // messages received and not yet taken in
+	closeWait = 4 * time.Second        // for the others to take over, when this member leaves
+	doneWait  = 8 * time.Second        // for the others to know that the run is done; whoever is lost is so earlier
+	flushWait = 500 * time.Millisecond // for what is queued to be sent
+	inboxSize = 256                    // messages received and not yet taken in
 )
 
-// Node is this peer's part in a run. Its methods may be called from any goroutine, though one Ready, Next and the
-// collectives of one attempt after another are meant for one.
+// Node is this peer's part in a run. Its methods may be called from any goroutine, though Begin, the collectives, Ready
+// and Next of one attempt after another are meant for one.
 type Node struct {
-	cfg     Config
-	packing codec.Packing
-	id      uint64 // member id
+	cfg      Config
+	id       uint64 // member id
+	exchange *exchange
 
-	core  *member.Core               // the loop's
-	links map[uint64]*controlLink    // the loop's
-	joins map[uint64]chan joinAnswer // the loop's: admissions that the log hasn't decided
+	core   *member.Core               // the loop's
+	links  map[uint64]*controlLink    // the loop's
+	joins  map[uint64]chan joinAnswer // the loop's: admissions that the log hasn't decided
+	stuck  string                     // the loop's: why the run can't go on, or ""
+	ballot ballot                     // the loop's: see Recover
 
 	inbox      chan *wire.Control // from members, From checked
 	calls      chan func()        // to run in the loop
 	handshakes chan struct{}      // limits those in progress
+	relays     chan struct{}      // limits the streams carried for others
 	ctx        context.Context    // ends when the goroutines are to end
 	stop       context.CancelFunc
-	tasks      sync.WaitGroup  // all goroutines; Add by begin or before Start returns
+	tasks      sync.WaitGroup  // all goroutines; Add by begin, in one of them, or before Start returns
 	life       context.Context // see Context
 	end        context.CancelCauseFunc
 	close      sync.Once
 	finished   chan struct{} // closed by the loop: everybody knows that the run is over
+	left       chan struct{} // closed by the loop: see Left
 
 	known          atomic.Pointer[roster]
+	doing          atomic.Pointer[phase]
 	sent, received atomic.Int64 // bytes of control streams
 
-	mu       sync.Mutex
-	closed   bool
-	change   chan struct{} // closed and replaced when anything below changes
-	view     *View
-	entries  []Entry       // not yet returned by Next
-	fence    uint64        // of the attempt that the caller is in
-	done     bool          // Done was returned or waits in entries
-	err      error         // StoppedError, or why the node can't go on
-	stopped  time.Duration // the longest time in which the process did not run
-	exchange *exchange
+	mu      sync.Mutex
+	closed  bool
+	change  chan struct{}                // closed and replaced when anything below changes
+	in      bool                         // a view that this member is in has begun
+	view    *View                        // the caller's: of the last View or Next
+	entries []Entry                      // not yet returned by View or Next
+	fence   uint64                       // of the attempt that the caller is in
+	done    bool                         // Done was returned or waits in entries
+	away    bool                         // this member has left
+	err     error                        // StoppedError, or why the node can't go on
+	stopped time.Duration                // the longest time in which the process did not run
+	conns   map[uint64]map[net.Conn]bool // incoming streams that end with a member, by its id
 }
 
 // roster is what the loop tells the other goroutines.
 type roster struct {
-	members map[uint64]Member
-	run     []byte
-	status  Status
-	leader  Member // zero if unknown
+	members    map[uint64]Member
+	run        []byte
+	applied    uint64 // log index
+	generation uint64
+	leader     Member // zero if unknown
 }
 
-// Status is a snapshot of the log's state for people.
-type Status struct {
-	Leader  string   // peer id, or ""
-	Voters  []string // peer ids
-	Members int
-	Fence   uint64 // of the current attempt
-	Applied uint64 // log index
+// phase is what the caller is doing.
+type phase struct {
+	name string
+	unit int
 }
 
 // Start creates a run, or joins one and returns when this peer is admitted; a *RefusedError says why it wasn't.
@@ -164,7 +185,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if cfg.Contact == nil {
 		mc.ID = newMemberID()
 		self := Member{ID: mc.ID, Peer: cfg.Transport.Self(), Addrs: addrsOf(cfg.Transport), Offer: cfg.Offer}
-		mc.Genesis = member.Genesis{Self: self, Peers: cfg.Peers, Exact: cfg.Exact, Run: cfg.Run}
+		mc.Genesis = member.Genesis{Self: self, Peers: cfg.Peers, Exact: cfg.Exact, Run: cfg.Run, Ranges: cfg.Ranges, Backups: cfg.Backups}
 	} else if mc.ID, mc.Snapshot, err = join(ctx, &cfg); err != nil {
 		return nil, err
 	}
@@ -173,16 +194,25 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{
-		cfg: cfg, packing: packing, id: mc.ID, core: core,
+		cfg: cfg, id: mc.ID, core: core,
 		links: map[uint64]*controlLink{}, joins: map[uint64]chan joinAnswer{},
-		inbox: make(chan *wire.Control, inboxSize), calls: make(chan func()), handshakes: make(chan struct{}, maxHandshakes),
-		finished: make(chan struct{}), change: make(chan struct{}),
+		inbox: make(chan *wire.Control, inboxSize), calls: make(chan func()),
+		handshakes: make(chan struct{}, maxHandshakes), relays: make(chan struct{}, maxRelays),
+		finished: make(chan struct{}), left: make(chan struct{}), change: make(chan struct{}),
+		conns: map[uint64]map[net.Conn]bool{},
 	}
+	n.doing.Store(&phase{unit: -1})
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	n.life, n.end = context.WithCancelCause(n.ctx)
+	n.exchange, err = newExchange(exchangeConfig{Transport: cfg.Transport, Run: cfg.RunID, Self: n.id, Packing: packing, Log: cfg.Log, Open: n.open})
+	if err != nil {
+		return nil, err
+	}
+	n.exchange.setGeneration(core.Generation())
 	n.flush()
 	n.tasks.Go(n.loop)
 	cfg.Transport.Handle(wire.ControlProtocol, n.handleControl)
+	cfg.Transport.Handle(wire.RelayProtocol, n.handleRelay)
 	return n, nil
 }
 
@@ -191,7 +221,7 @@ func (c *Config) validate() error {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Tick == 0 {
-		c.Tick = defaultTick
+		c.Tick = Tick
 	}
 	if c.Packing == "" {
 		c.Packing = "auto"
@@ -224,18 +254,13 @@ func addrsOf(t Transport) []string {
 	return addrs[:min(len(addrs), wire.MaxAddrs)]
 }
 
-// View waits for the first view: until all members are there.
-func (n *Node) View(ctx context.Context) (View, error) {
-	var v View
-	err := n.await(ctx, func() bool {
-		if n.view == nil {
-			return false
-		}
-		v = *n.view
-		n.fence = max(n.fence, v.Fence)
-		return true
-	})
-	return v, err
+// View waits for the first view that this member is in, and returns the entry that began it: Entry.View is set.
+func (n *Node) View(ctx context.Context) (Entry, error) {
+	e, err := n.take(ctx)
+	if err == nil && e.View == nil {
+		return Entry{}, errors.New("swarm: View after the first entry: call Next")
+	}
+	return e, err
 }
 
 // Ready tells the leader that this member is done with the attempt that View or the last Next began. payload has at
@@ -248,7 +273,7 @@ func (n *Node) Ready(payload []byte) error {
 		return err
 	}
 	if fence == 0 {
-		return errors.New("swarm: Ready before View")
+		return errNoView
 	}
 	if !n.call(func() { err = n.core.SetReady(fence, payload) }) {
 		return ErrClosed
@@ -257,15 +282,28 @@ func (n *Node) Ready(payload []byte) error {
 }
 
 // Next waits for the entry that ends the current attempt. It returns each once, in the log's order; after the last, a
-// *StoppedError or ErrDone. The caller must not change the payload.
+// *StoppedError, ErrDone or ErrLeft. The caller must not change anything in it.
 func (n *Node) Next(ctx context.Context) (Entry, error) {
-	var e Entry
-	err := n.await(ctx, func() bool {
+	n.mu.Lock()
+	viewed := n.view != nil
+	n.mu.Unlock()
+	if !viewed {
+		return Entry{}, errNoView
+	}
+	return n.take(ctx)
+}
+
+// take waits for the next entry that concerns this member, which is the caller's from then on.
+func (n *Node) take(ctx context.Context) (e Entry, err error) {
+	err = n.await(ctx, func() bool {
 		if len(n.entries) == 0 {
 			return false
 		}
 		e, n.entries = n.entries[0], n.entries[1:]
 		n.fence = e.Fence
+		if e.View != nil {
+			n.view = e.View
+		}
 		return true
 	})
 	return e, err
@@ -278,6 +316,9 @@ func (n *Node) await(ctx context.Context, got func() bool) error {
 		ok, err, change := got(), n.err, n.change
 		if err == nil && n.done {
 			err = ErrDone
+		}
+		if err == nil && n.away {
+			err = ErrLeft
 		}
 		if err == nil && n.closed {
 			err = ErrClosed
@@ -306,8 +347,7 @@ func (n *Node) update(f func()) {
 	n.mu.Unlock()
 }
 
-// Context ends when the run has ended before it was done, with Err as its cause, or when the node is closed. Whoever waits
-// for gradients must watch it: a member that was lost after it had taken everybody else's never gives its own.
+// Context ends when the run has ended before it was done, with Err as its cause, or when the node is closed.
 func (n *Node) Context() context.Context { return n.life }
 
 // Err is why the run has ended before it was done, or nil.
@@ -324,9 +364,6 @@ func (n *Node) Silence() (longest, limit time.Duration) {
 	return n.stopped, time.Duration(cmp.Or(n.cfg.Timing.Suspect, member.LAN().Suspect)) * n.cfg.Tick
 }
 
-// Status tells the log's state.
-func (n *Node) Status() Status { return n.known.Load().status }
-
 // Members are those that the log has admitted so far, this one included, in no order.
 func (n *Node) Members() []Member {
 	var list []Member
@@ -336,14 +373,22 @@ func (n *Node) Members() []Member {
 	return list
 }
 
-// Leave tells the others that this peer goes, and why, which ends the run for all. Close is still to be called, and
-// waits for them to know.
+// SetPhase tells what the caller is doing, for the others to see whom the run waits for; cheap. In phase "reduce" it
+// waits for gradients of unit.
+func (n *Node) SetPhase(name string, unit int) { n.doing.Store(&phase{name, unit}) }
+
+// Leave asks the others to take over what this member holds, and to go on without it; reason is for them to read. It
+// returns at once, Left tells when this member is out.
 func (n *Node) Leave(reason string) {
 	n.call(func() { n.core.Leave(reason) })
 }
 
-// Close ends this peer's part; if the run isn't over, it leaves first. It waits up to 3 s, or 8 s if the run is done, for
-// the others to know that it is over, so that nobody is missed who should still hear it, and for all goroutines. It may be called twice.
+// Left is closed when this member has left: nothing depends on it any more.
+func (n *Node) Left() <-chan struct{} { return n.left }
+
+// Close ends this peer's part; if the run isn't over, it leaves first. It waits up to 4 s for the others to take over, or
+// 8 s if the run is done, for them to know that it is over, so that nobody is missed who should still hear it, and for
+// all goroutines. It may be called twice.
 func (n *Node) Close() error {
 	n.close.Do(func() {
 		n.Leave("its process ended")
@@ -353,18 +398,21 @@ func (n *Node) Close() error {
 			wait = doneWait
 		}
 		n.mu.Unlock()
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
 		select {
 		case <-n.finished:
-		case <-time.After(wait):
+		case <-n.left:
+		case <-timer.C:
 		}
-		n.cfg.Transport.Handle(wire.ControlProtocol, nil)
+		for _, p := range []string{wire.ControlProtocol, wire.RelayProtocol} {
+			n.cfg.Transport.Handle(p, nil)
+		}
 		n.call(n.finishLinks)
 		n.update(func() { n.closed = true })
 		n.awaitLinks()
 		n.stop()
-		if x := n.data(); x != nil {
-			x.close()
-		}
+		n.exchange.close()
 		n.tasks.Wait()
 	})
 	return nil

@@ -1,7 +1,6 @@
 package swarm
 
 import (
-	"errors"
 	"time"
 
 	"shoal/swarm/member"
@@ -21,7 +20,7 @@ func (n *Node) loop() {
 		case <-n.ctx.Done():
 			return
 		case m := <-n.inbox:
-			n.core.Step(m)
+			n.step(m)
 		case f := <-n.calls:
 			f()
 		case <-ticker.C:
@@ -33,36 +32,40 @@ func (n *Node) loop() {
 	}
 }
 
+// step takes a member's message, unless it is of another log, or of one that is about to begin anew (see Recover).
+func (n *Node) step(m *wire.Control) {
+	if m.Generation != n.core.Generation() || m.Kind == wire.ControlRaft && n.ballot.open() {
+		return
+	}
+	n.core.Step(m)
+}
+
 // tick lets a tick pass. After a gap, what has been received meanwhile comes first, and nobody is blamed for it
 // (PROTOCOL.md 14).
 func (n *Node) tick(since time.Duration) {
 	if since > maxGap*n.cfg.Tick {
 		n.update(func() { n.stopped = max(n.stopped, since) })
 		for len(n.inbox) > 0 {
-			n.core.Step(<-n.inbox)
+			n.step(<-n.inbox)
 		}
 		n.core.Resume()
 	}
-	n.noticeData()
+	// Tensor data is a sign of life: control messages share a connection with it, and may be stuck behind it.
+	for _, id := range n.exchange.heard() {
+		n.core.Alive(id)
+	}
+	doing := n.doing.Load()
+	fence, ids := n.exchange.waiting(doing.reducing())
+	n.core.SetWaiting(fence, doing.name, doing.unit, ids)
 	n.core.Tick()
 }
 
-// noticeData counts tensor data that has arrived as a sign of life: control messages share a connection with it, and
-// may be stuck behind it.
-func (n *Node) noticeData() {
-	x := n.data()
-	if x == nil {
-		return
+// reducing is the unit for whose gradients the caller waits, or -1.
+func (p *phase) reducing() int {
+	if p.name == "reduce" {
+		return p.unit
 	}
-	for r, l := range x.links {
-		if l == nil {
-			continue
-		}
-		if got := l.count.received.Load(); got != l.noticed {
-			l.noticed = got
-			n.core.Alive(x.cfg.Members[r].ID)
-		}
-	}
+	return -1
 }
 
 // call runs f in the loop and waits for it; false if the loop has ended.
@@ -77,13 +80,16 @@ func (n *Node) call(f func()) bool {
 	}
 }
 
-// flush does what the core asks for.
+// flush does what the core asks for. New members have links before an attempt can have them in its view, and who is gone
+// keeps its link until the attempt with it in its view is over.
 func (n *Node) flush() {
 	for {
 		out := n.core.Take()
 		if len(out.Messages) == 0 && len(out.Events) == 0 {
 			break
 		}
+		n.publish()
+		n.meet()
 		for _, m := range out.Messages {
 			if l := n.links[m.To]; l != nil && !l.push(m) && m.Kind == wire.ControlRaft {
 				n.core.Unreachable(m.To)
@@ -94,20 +100,29 @@ func (n *Node) flush() {
 		}
 	}
 	n.publish()
+	n.part()
 	if n.core.Finished() {
-		select {
-		case <-n.finished:
-		default:
-			close(n.finished)
-		}
+		closeOnce(n.finished)
+	}
+	if n.core.Left() && closeOnce(n.left) {
+		n.update(func() { n.away = true })
+	}
+}
+
+// closeOnce is for the loop alone. It says whether c was open.
+func closeOnce(c chan struct{}) bool {
+	select {
+	case <-c:
+		return false
+	default:
+		close(c)
+		return true
 	}
 }
 
 func (n *Node) handle(e member.Event) {
 	switch e := e.(type) {
 	case member.Waiting:
-		n.publish()
-		n.matchLinks()
 		if n.cfg.OnWait != nil {
 			n.cfg.OnWait(e.Have, e.Want)
 		}
@@ -115,32 +130,28 @@ func (n *Node) handle(e member.Event) {
 		n.answerJoin(e.ID, joinAnswer{snapshot: e.Snapshot})
 	case member.Refused:
 		n.answerJoin(e.ID, joinAnswer{refused: e.Reason})
-	case member.Started:
-		n.enterView(e.View)
 	case member.Ended:
-		n.update(func() {
-			n.entries = append(n.entries, e.Entry)
-			n.done = e.Entry.Kind == EntryDone
-		})
+		n.enter(e.Entry)
+	case member.Stuck:
+		n.stuck = e.Reason
+		if n.cfg.OnStuck != nil {
+			n.cfg.OnStuck(e.Reason)
+		}
 	case member.Stopped:
-		n.fail(&StoppedError{Peer: e.Peer, Rank: e.Rank, Reason: e.Reason, Local: e.Local})
+		n.fail(&StoppedError{Peer: e.Peer, Rank: e.Rank, Reason: e.Reason, Local: e.Local, Gone: e.Gone})
 	}
 }
 
-func (n *Node) enterView(v View) {
-	cfg := exchangeConfig{Transport: n.cfg.Transport, Run: n.cfg.RunID, Rank: v.Rank, Packing: n.packing, Log: n.cfg.Log}
-	for _, m := range v.Members {
-		cfg.Members = append(cfg.Members, exchangeMember{ID: m.ID, Peer: m.Peer, Addrs: m.Addrs})
-	}
-	cfg.Fault = func(err error) {
-		n.tasks.Go(func() { n.call(func() { n.fail(err) }) })
-	}
-	x, err := newExchange(cfg)
-	if err != nil {
-		n.fail(err)
-		return
-	}
-	n.update(func() { n.exchange, n.view = x, &v })
+// enter begins the attempt that an entry names. Before this member is in a view, entries are none of its caller's.
+func (n *Node) enter(e Entry) {
+	n.exchange.advance(e.Fence, e.Kind == EntryCommit || e.Kind == EntryRetry || e.Kind == EntryDone)
+	n.update(func() {
+		n.in = n.in || e.View != nil && e.View.Rank >= 0
+		if n.in {
+			n.entries = append(n.entries, e)
+		}
+		n.done = n.done || e.Kind == EntryDone
+	})
 }
 
 // fail ends the run on this peer: whoever waits is told.
@@ -151,30 +162,23 @@ func (n *Node) fail(err error) {
 		}
 	})
 	n.end(err)
-	if x := n.data(); x != nil {
-		n.tasks.Go(x.close) // collectives that will never complete; the loop doesn't wait for it
-	}
-	var stopped *StoppedError
-	if !errors.As(err, &stopped) {
-		n.core.Leave(err.Error())
-	}
+	n.exchange.abort(err)
 }
 
 // publish tells the other goroutines what they need to know of the log.
 func (n *Node) publish() {
-	members, old := n.core.Members(), n.known.Load()
-	r := &roster{run: n.core.Run(), status: Status{Members: len(members), Fence: n.core.Fence(), Applied: n.core.Applied()}}
-	if old != nil && old.status.Applied == r.status.Applied && len(old.members) == len(members) && old.leader.ID == n.core.Leader() {
+	old, lead := n.known.Load(), n.core.Leader()
+	if old != nil && old.applied == n.core.Applied() && old.generation == n.core.Generation() && old.leader.ID == lead {
 		return
 	}
-	r.members = make(map[uint64]Member, len(members))
+	members := n.core.Members()
+	r := &roster{run: n.core.Run(), applied: n.core.Applied(), generation: n.core.Generation(), members: make(map[uint64]Member, len(members))}
 	for _, m := range members {
 		r.members[m.ID] = m
 	}
-	r.leader = r.members[n.core.Leader()]
-	r.status.Leader = r.leader.Peer
-	for _, id := range n.core.Voters() {
-		r.status.Voters = append(r.status.Voters, r.members[id].Peer)
-	}
+	r.leader = r.members[lead]
 	n.known.Store(r)
+	if old != nil && old.generation != r.generation {
+		n.resetStreams(r.generation)
+	}
 }

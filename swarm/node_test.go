@@ -510,8 +510,8 @@ func mustControl(t *testing.T, m *wire.Control) []byte {
 // nothing is a Sink for runs in which nobody reduces.
 type nothing struct{}
 
-func (nothing) Add(int, int, int, []byte) error { return nil }
-func (nothing) Done(int, int, int) error        { return nil }
+func (nothing) Add(Kind, int, int, int, []byte) error { return nil }
+func (nothing) Done(Kind, int, int, int) error        { return nil }
 
 // Collectives go through the Node, and end with the reason when the run does.
 func TestCollectives(t *testing.T) {

@@ -2,8 +2,14 @@ package swarm
 
 import (
 	"context"
+	"errors"
 	"net"
 )
+
+// ErrRefused is wrapped by what Open returns when a peer's machine answers that nobody listens there any more, at any
+// address at which the peer was reached before: its process has ended. It must not be returned on a guess, since for
+// members it is death at once (PROTOCOL.md 13).
+var ErrRefused = errors.New("swarm: connection refused")
 
 // Transport is what swarm needs from the network; peer.Host is one. Streams are net.Conns with working deadlines.
 // Closing one tears down both directions at once. A peer is named by its libp2p peer id in text form.
@@ -11,7 +17,7 @@ type Transport interface {
 	// Self is the own peer id, Addrs the addresses under which others may dial this peer (multiaddrs as text).
 	Self() string
 	Addrs() []string
-	// Open dials peer (at addrs and at addresses known from before) and opens a stream for protocol.
+	// Open dials peer (at addrs and at addresses known from before) and opens a stream for protocol. See ErrRefused.
 	Open(ctx context.Context, peer string, addrs []string, protocol string) (net.Conn, error)
 	// Handle has f called, in a goroutine of its own, for each incoming stream of protocol; f owns the stream. A nil
 	// f removes the handler.

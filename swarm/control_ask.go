@@ -1,0 +1,109 @@
+package swarm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"shoal/swarm/wire"
+)
+
+// askMember opens a control stream to another member for one question and its answer.
+func (n *Node) askMember(ctx context.Context, to Member, m *wire.Control) (*wire.Control, error) {
+	conn, err := n.open(ctx, exchangeMember{to.ID, to.Peer, to.Addrs}, wire.ControlProtocol)
+	if err != nil {
+		return nil, fmt.Errorf("ask peer %s: %w", to.Short(), err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	answer, err := ask(conn, m)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, fmt.Errorf("ask peer %s: %w", to.Short(), err)
+	case answer.Kind == wire.ControlRefused:
+		return nil, fmt.Errorf("ask peer %s: %w", to.Short(), &RefusedError{Reason: answer.Reason})
+	}
+	return answer, nil
+}
+
+// answerMember answers what a member asks of another.
+func (n *Node) answerMember(peer string, m *wire.Control) *wire.Control {
+	now := n.known.Load()
+	same := *m
+	if m.Kind != wire.ControlHistory {
+		same.Generation = now.generation // whoever begins the log anew is ahead, or behind
+	}
+	if why := n.refuseMember(now, peer, &same); why != "" {
+		return refusal(why)
+	}
+	switch m.Kind {
+	case wire.ControlSnapshot:
+		return n.answerSnapshot(m)
+	case wire.ControlAdopt:
+		return n.answerAdopt(m)
+	}
+	var b []byte
+	if n.cfg.History != nil {
+		b = n.cfg.History()
+	}
+	if len(b) == 0 || len(b) > wire.MaxHistory {
+		return refusal(fmt.Sprintf("its history has %d bytes, 1 to %d can be told", len(b), wire.MaxHistory))
+	}
+	return &wire.Control{Kind: wire.ControlAnswer, Body: b}
+}
+
+// History asks other members of the view, the leader first, what happened in the run before this member came.
+func (n *Node) History(ctx context.Context) ([]byte, error) {
+	if !n.begin() {
+		return nil, ErrClosed
+	}
+	defer n.tasks.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()
+	err := errors.New("swarm: there is nobody else to ask")
+	for _, m := range n.others() {
+		var answer *wire.Control
+		if answer, err = n.askMember(ctx, m, n.toMember(wire.ControlHistory, m.ID)); err == nil {
+			if answer.Kind == wire.ControlAnswer {
+				return answer.Body, nil
+			}
+			err = unexpected(answer)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, err
+}
+
+// others lists the other members, the leader first.
+func (n *Node) others() (list []Member) {
+	now := n.known.Load()
+	for id, m := range now.members {
+		if id != n.id {
+			list = append(list, m)
+		}
+	}
+	leaderFirst(list, now.leader.ID)
+	return list
+}
+
+// leaderFirst sorts members, for asking one after another.
+func leaderFirst(list []Member, lead uint64) {
+	slices.SortFunc(list, func(a, b Member) int {
+		switch {
+		case a.ID == b.ID:
+			return 0
+		case a.ID == lead:
+			return -1
+		case b.ID == lead:
+			return 1
+		}
+		return cmp.Compare(a.ID, b.ID)
+	})
+}
