@@ -115,6 +115,7 @@ func (a *app) root() *cobra.Command {
 			"  shoal up run.yaml --peers 3          start a run; prints a link\n" +
 			"  shoal join LINK                      join it from another terminal or machine\n" +
 			"  shoal join LINK --memory 4GiB        its share follows its memory\n" +
+			"  shoal status                         how it goes, and what it can survive\n" +
 			"  source <(shoal completion bash)      let bash complete it; so do zsh and fish",
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -134,12 +135,13 @@ func (a *app) root() *cobra.Command {
 		return wrongInput{fmt.Errorf("%w, see `%s --help`", badFlag(err), cmd.CommandPath())}
 	})
 	root.PersistentFlags().BoolVar(&a.verbose, "verbose", false, "log what happens inside on stderr")
-	root.AddCommand(a.initCommand(), a.upCommand(), a.joinCommand(), a.testnetCommand(), a.sampleCommand(), a.evalCommand(), a.checkpointCommand(), &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  takes(0, ""),
-		Run:   func(*cobra.Command, []string) { fmt.Fprintln(a.stdout, version.Long()) },
-	})
+	root.AddCommand(a.initCommand(), a.upCommand(), a.joinCommand(), a.testnetCommand(), a.sampleCommand(), a.evalCommand(), a.checkpointCommand(),
+		a.statusCommand(), a.recoverCommand(), &cobra.Command{
+			Use:   "version",
+			Short: "Print the version",
+			Args:  takes(0, ""),
+			Run:   func(*cobra.Command, []string) { fmt.Fprintln(a.stdout, version.Long()) },
+		})
 	return root
 }
 

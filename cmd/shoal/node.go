@@ -30,6 +30,7 @@ type nodeFlags struct {
 	identity         string
 	report, out      string
 	checkpoint       string
+	metrics          string
 	json             bool
 	child            bool
 	pauses           []string
@@ -49,6 +50,7 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 	f.StringVar(&n.report, "report", "", "`folder` for the report (default: none)")
 	f.StringVar(&n.out, "out", "", "`folder` for the trained model: model.safetensors and config.json (default: none)")
 	f.StringVar(&n.checkpoint, "checkpoint", "", "`folder` for this peer's parts of checkpoints, every checkpoint.every steps (default: none)")
+	f.StringVar(&n.metrics, "metrics", "", "`address` at which Prometheus reads metrics of this run, as in 127.0.0.1:9464 (default: none)")
 	f.BoolVar(&n.json, "json", false, "print the report as JSON on stdout, all else on stderr")
 	f.BoolVar(&n.child, "child", false, "run under testnet: events on stdout, end with stdin")
 	f.StringArrayVar(&n.pauses, "pause", nil, "with --child: wait at this `point`, ROLE@step:N[:PHASE], until the parent acts")
@@ -230,6 +232,11 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 			fmt.Fprintln(a.stderr, "shoal: this machine has no network address that others can reach: only processes on this machine can join")
 		}
 	}
+	end, err := observe(&cfg, n.metrics)
+	if err != nil {
+		return err
+	}
+	defer end()
 	undo, err := makeFolder(n.report)
 	if err != nil {
 		return err

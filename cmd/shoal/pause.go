@@ -47,6 +47,11 @@ func (a *app) child(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 	}()
 	cfg.OnSelf, cfg.OnLink, cfg.OnWait, cfg.Progress, cfg.OnNotice = e.Self, e.Link, e.Wait, e.Progress, e.Notice
 	cfg.OnLive = l.begin
+	end, err := observe(&cfg, n.metrics)
+	if err != nil {
+		return err
+	}
+	defer end()
 	cfg.At = func(p fsdp.Point) { pauses.At(p.Step+1, p.Phase) }
 	r, err := shoal.Run(ctx, cfg)
 	if r != nil {

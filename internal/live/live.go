@@ -31,19 +31,41 @@ func Dir() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("no cache folder: %w", err)
 	}
-	return filepath.Join(base, "shoal", "running"), nil
+	return filepath.Join(base, folders[0], folders[1]), nil
 }
 
-// makeDir makes the folder for this user alone.
-func makeDir() (string, error) {
+// folders are below the user's cache folder.
+var folders = [2]string{"shoal", "running"}
+
+// put writes p's file into the folder, which is for this user alone. Another process may just be removing the folder.
+func put(p *Process) (file string, err error) {
 	dir, err := Dir()
 	if err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("no cache folder: %w", err)
+	file = filepath.Join(dir, fileName(p.PID))
+	for range putTries {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return "", fmt.Errorf("no cache folder: %w", err)
+		}
+		if err = p.write(file); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
 	}
-	return dir, nil
+	return file, err
+}
+
+const putTries = 3
+
+// take removes the file and the folders that are empty then: a run leaves nothing behind.
+func take(file string) error {
+	err := remove(file)
+	for dir := filepath.Dir(file); os.Remove(dir) == nil; dir = filepath.Dir(dir) {
+		if filepath.Base(dir) != folders[0] && filepath.Base(dir) != folders[1] {
+			break // the user's cache folder itself
+		}
+	}
+	return err
 }
 
 // remove is os.Remove of a file that may have gone.

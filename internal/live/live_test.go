@@ -71,8 +71,9 @@ func TestMain(m *testing.M) {
 // cache gives the test a cache folder of its own.
 func cache(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} {
-		t.Setenv(name, dir)
+	t.Setenv("HOME", dir)
+	for _, name := range []string{"XDG_CACHE_HOME", "LocalAppData"} {
+		t.Setenv(name, filepath.Join(dir, ".cache"))
 	}
 }
 
@@ -123,6 +124,9 @@ func TestAsk(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+	if entries, err := os.ReadDir(os.Getenv("HOME")); err != nil || len(entries) > 0 && runtime.GOOS != "darwin" {
+		t.Errorf("it left %v, %v", entries, err)
 	}
 	list(t, 0)
 	if _, err := p.Status(testContext(t)); err == nil || !strings.Contains(err.Error(), "does not answer") {

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 )
@@ -42,11 +41,9 @@ type failure struct {
 
 // Serve begins to answer for source, the only one of this process. Files that dead processes have left go.
 func Serve(source Source) (*Server, error) {
-	dir, err := makeDir()
-	if err != nil {
+	if _, err := List(); err != nil { // which sweeps
 		return nil, err
 	}
-	sweep(dir)
 	listener, err := loopback()
 	if err != nil {
 		return nil, err
@@ -54,14 +51,14 @@ func Serve(source Source) (*Server, error) {
 	st := source.Status()
 	p := Process{PID: os.Getpid(), Host: hostname(), RunID: st.RunID, Name: st.Name, Started: time.Now(),
 		Address: listener.Addr().String(), Token: rand.Text()}
-	s := &Server{file: filepath.Join(dir, fileName(p.PID)), source: source}
-	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.http = http.Server{Handler: s.guard(p.Token, s.handler()), ReadHeaderTimeout: headerTime, ReadTimeout: headerTime}
-	if err := p.write(s.file); err != nil {
-		s.stop()
+	file, err := put(&p)
+	if err != nil {
 		listener.Close()
 		return nil, err
 	}
+	s := &Server{file: file, source: source}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.http = http.Server{Handler: s.guard(p.Token, s.handler()), ReadHeaderTimeout: headerTime, ReadTimeout: headerTime}
 	s.served.Go(func() { s.http.Serve(listener) }) // ends with Close
 	return s, nil
 }
@@ -80,7 +77,7 @@ func loopback() (net.Listener, error) {
 
 // Close ends the answers and removes the file.
 func (s *Server) Close() error {
-	err := remove(s.file)
+	err := take(s.file)
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
