@@ -33,6 +33,8 @@ type Config struct {
 
 	SnapshotEntries int // entries applied between two snapshots of the log; default 1000
 	SnapshotBytes   int // or their bytes, if reached before; default 8 MiB
+
+	broken broken // rules that a test has turned off
 }
 
 // Genesis is the state of a new run.

@@ -1,339 +1,382 @@
 package member
 
 import (
-	"bytes"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
+	"testing/cryptotest"
 
-	"google.golang.org/protobuf/proto"
-	"shoal/swarm/wire"
+	"shoal/internal/place"
 )
 
-// sim steps several Cores by hand and checks the protocol's invariants after every event.
-type sim struct {
-	t        *testing.T
-	rng      *rand.Rand
-	cores    map[uint64]*Core
-	ids      []uint64 // in the order of admission
-	peers    int
-	train    bool // members answer every new fence with a Ready
-	dead     map[uint64]bool
-	cut      map[[2]uint64]bool
-	drop     float64                   // share of messages that vanish
-	double   float64                   // share that arrives twice
-	reorder  bool                      // messages arrive in any order
-	hold     func(m *Message) bool     // messages to keep back
-	held     []*Message                // by hold
-	inFlight []*Message                //
-	events   map[uint64][]Event        //
-	entries  map[uint64][]Entry        // Ended, per member
-	decided  func(d Decision) Decision // changes what Decide says
-	same     map[[2]uint64]uint64      // per pair: up to which index their logs were compared
-	config   func(c *Config)
+var (
+	schedules = flag.Int("schedules", 0, "number of random schedules; 0: as many as fit a usual test run")
+	seedFlag  = flag.Uint64("seed", 0, "first seed of the random schedules; with it alone, one schedule is run and told")
+)
+
+// schedule is a world in which things go wrong at random, until calm; then it must end well.
+type schedule struct {
+	*world
+	calm   int64 // moment after which nothing more goes wrong
+	hard   bool  // more may die than was promised
+	deadly int   // deaths so far
 }
 
-func newSim(t *testing.T, peers int) *sim {
-	return &sim{t: t, rng: rand.New(rand.NewPCG(1, uint64(peers))), cores: map[uint64]*Core{}, peers: peers, train: true, decided: endAt(30),
-		dead: map[uint64]bool{}, cut: map[[2]uint64]bool{}, same: map[[2]uint64]uint64{}, events: map[uint64][]Event{}, entries: map[uint64][]Entry{}}
+// shape makes a world from a seed.
+func shape(seed uint64) (toy, setup, *rand.Rand) {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	s := setup{peers: 1 + rng.IntN(5), backups: rng.IntN(4) - 1, late: 0.03 * float64(rng.IntN(3)), snapshots: []int{3, 12, 1000}[rng.IntN(3)]}
+	if s.backups == 0 && rng.IntN(2) == 0 {
+		s.backups = 1
+	}
+	if rng.IntN(3) == 0 {
+		s.weights = []int64{5, 1, 2}
+	}
+	if rng.IntN(3) == 0 && s.peers > 2 {
+		s.browsers = 1
+	}
+	if rng.IntN(2) == 0 {
+		s.drop, s.double = 0.02*float64(rng.IntN(4)), 0.05
+	}
+	s.timing = Timing{Beat: 2, Election: 6, Resend: 4, Down: 5, Suspect: 16, Stuck: 24, Deadline: 14, LostAfter: 400}
+	return toyFor(rng, seed, 6+rng.IntN(14)), s, rng
 }
 
-func (s *sim) person(id uint64) Member {
-	return Member{ID: id, Peer: fmt.Sprintf("peer-%08d", id), Addrs: []string{"/memory/x"}, Offer: wire.Offer{Kind: "daemon", Weight: 1, ModelHash: "m", Fingerprint: "f"}}
+func newSchedule(t testing.TB, seed uint64, change func(*setup)) *schedule {
+	y, s, rng := shape(seed)
+	if change != nil {
+		change(&s)
+	}
+	d := &schedule{world: newWorld(t, seed, y, s), calm: int64(30+rng.IntN(120)) * perTick}
+	return d
 }
 
-// decide ends an attempt by what was tried: readies are all "step.attempt"; each third step is retried once.
-func (s *sim) decide(prev []byte, readies [][]byte) Decision {
-	for _, r := range readies {
-		if !bytes.Equal(r, readies[0]) {
-			s.t.Errorf("Ready %q and %q of one fence", r, readies[0])
-		}
-	}
-	var step, attempt int
-	fmt.Sscanf(string(readies[0]), "%d.%d", &step, &attempt)
-	d := Decision{Kind: EntryCommit, Payload: readies[0]}
-	if step%3 == 2 && attempt == 0 {
-		d.Kind = EntryRetry
-	}
-	if prev != nil {
-		if want := after(prev); want != string(readies[0]) {
-			s.t.Errorf("after %q came %q, want %q", prev, readies[0], want)
-		}
-	}
-	return s.decided(d)
-}
-
-// after is the Ready that follows an entry's payload.
-func after(payload []byte) string {
-	var step, attempt int
-	fmt.Sscanf(string(payload), "%d.%d", &step, &attempt)
-	if step%3 == 2 && attempt == 0 {
-		return fmt.Sprintf("%d.%d", step, 1)
-	}
-	return fmt.Sprintf("%d.0", step+1)
-}
-
-func (s *sim) open(id uint64, snapshot []byte) *Core {
-	s.t.Helper()
-	cfg := Config{ID: id, Snapshot: snapshot, Decide: s.decide}
-	if snapshot == nil {
-		cfg.Genesis = Genesis{Self: s.person(id), Peers: s.peers, Run: []byte("run")}
-	}
-	if s.config != nil {
-		s.config(&cfg)
-	}
-	c, err := New(cfg)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.cores[id] = c
-	s.ids = append(s.ids, id)
-	s.collect(id)
-	return c
-}
-
-// admit lets member id in, by the creator, and opens its Core.
-func (s *sim) admit(id uint64) {
-	s.t.Helper()
-	if refused, ok := s.cores[s.ids[0]].Admit(s.person(id)); refused != "" || !ok {
-		s.t.Fatalf("member %d: refused %q, ok %v", id, refused, ok)
-	}
-	s.collect(s.ids[0])
-	s.pump()
-	for _, e := range s.events[s.ids[0]] {
-		if a, ok := e.(Admitted); ok && a.ID == id {
-			s.open(id, a.Snapshot)
-			s.pump()
-			return
-		}
-	}
-	s.t.Fatalf("member %d was not admitted", id)
-}
-
-// grow opens a run of n members, ids 1 to n, and lets it start.
-func (s *sim) grow(n int) {
-	s.t.Helper()
-	s.open(1, nil)
-	s.pump()
-	for id := uint64(2); id <= uint64(n); id++ {
-		s.admit(id)
-	}
-	s.ticks(3)
-}
-
-// collect takes a Core's output; messages are encoded and decoded, so that Cores share nothing.
-func (s *sim) collect(id uint64) {
-	c := s.cores[id]
-	for {
-		out := c.Take()
-		if len(out.Messages) == 0 && len(out.Events) == 0 {
-			return
-		}
-		for _, m := range out.Messages {
-			b, err := wire.AppendControl(nil, m)
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			got, err := wire.ReadControl(bytes.NewReader(b), wire.MaxControl)
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			if s.hold != nil && s.hold(got) {
-				s.held = append(s.held, got)
-			} else {
-				s.post(got)
-			}
-		}
-		for _, e := range out.Events {
-			s.see(id, e)
-		}
-	}
-}
-
-func (s *sim) post(m *Message) {
-	if s.rng.Float64() < s.drop {
-		return
-	}
-	s.inFlight = append(s.inFlight, m)
-	if s.rng.Float64() < s.double {
-		again := *m
-		s.inFlight = append(s.inFlight, &again)
-	}
-}
-
-func (s *sim) see(id uint64, e Event) {
-	s.events[id] = append(s.events[id], e)
-	switch e := e.(type) {
-	case Started:
-		if s.train {
-			s.ready(id, e.View.Fence, "0.0")
-		}
-	case Ended:
-		s.entries[id] = append(s.entries[id], e.Entry)
-		if s.train && e.Entry.Kind != EntryDone {
-			s.ready(id, e.Entry.Fence, after(e.Entry.Payload))
-		}
-	}
-}
-
-// begin has everybody train that grow has left idle.
-func (s *sim) begin() {
-	s.train = true
-	for _, id := range s.ids {
-		s.ready(id, s.view(id).Fence, "0.0")
-		s.collect(id)
-	}
-}
-
-func (s *sim) ready(id, fence uint64, payload string) {
-	if err := s.cores[id].SetReady(fence, []byte(payload)); err != nil {
-		s.t.Error(err)
-	}
-}
-
-// pump delivers what is in flight until nothing is, or 20000 messages were.
-func (s *sim) pump() {
-	for n := 0; len(s.inFlight) > 0 && n < 20000; n++ {
-		i := 0
-		if s.reorder {
-			i = s.rng.IntN(len(s.inFlight))
-		}
-		m := s.inFlight[i]
-		s.inFlight = slices.Delete(s.inFlight, i, i+1)
-		c := s.cores[m.To]
-		if c == nil || s.dead[m.To] || s.dead[m.From] || s.cut[[2]uint64{m.From, m.To}] {
-			continue
-		}
-		c.Step(m)
-		s.collect(m.To)
-	}
-	s.check()
-}
-
-// tick lets a tick pass on every live member, with all messages delivered in between.
-func (s *sim) tick() {
-	for _, id := range s.ids {
-		if !s.dead[id] {
-			s.cores[id].Tick()
-			s.collect(id)
-			s.pumpSome()
-		}
-	}
-	s.pump()
-}
-
-func (s *sim) pumpSome() {
-	if s.reorder { // leave some for later
-		keep := slices.Clone(s.inFlight[len(s.inFlight)/2:])
-		s.inFlight = s.inFlight[:len(s.inFlight)/2]
-		s.pump()
-		s.inFlight = append(keep, s.inFlight...)
-		return
-	}
-	s.pump()
-}
-
-func (s *sim) ticks(n int) {
-	for range n {
-		s.tick()
-	}
-}
-
-// kill takes a process away; the others notice at once that its streams are reset and can't be dialled.
-func (s *sim) kill(id uint64) {
-	s.dead[id] = true
-	for _, o := range s.ids {
-		if !s.dead[o] {
-			s.cores[o].LinkDown(id)
-		}
-	}
-}
-
-func (s *sim) leader() uint64 {
-	for _, id := range s.ids {
-		if !s.dead[id] && s.cores[id].isLeader() && s.cores[id].log.term == s.cores[id].rn.BasicStatus().GetTerm() {
-			return id
-		}
-	}
-	return 0
-}
-
-// stopped is why a member's run has ended, or "".
-func (s *sim) stopped(id uint64) string {
-	for _, e := range s.events[id] {
-		if e, ok := e.(Stopped); ok {
-			return e.Reason
-		}
+// run lets it happen and says what was wrong, or "".
+func (d *schedule) run() string {
+	d.start()
+	d.at(perTick*int64(2+d.rng.IntN(20)), d.mischief)
+	d.at(d.calm, d.settleDown)
+	limit := int(d.calm/perTick) + 60*d.toy.steps + 700
+	d.ticks(limit, d.over)
+	d.score(limit)
+	if len(d.failed) > 0 {
+		return d.failed[0]
 	}
 	return ""
 }
 
-func (s *sim) view(id uint64) *View {
-	for _, e := range s.events[id] {
-		if e, ok := e.(Started); ok {
-			return &e.View
+// over says whether the run is at its end for all who are there.
+func (d *schedule) over() bool {
+	ended := false
+	for _, id := range d.ids {
+		p := d.procs[id]
+		if !p.over && !p.en.done || p.stopped {
+			return false
 		}
+		ended = ended || p.en.done
 	}
-	return nil
+	return ended
 }
 
-// check asserts what must hold at any moment.
-func (s *sim) check() {
-	s.t.Helper()
-	for i, a := range s.ids {
-		for _, b := range s.ids[:i] {
-			s.samePrefix(a, b)
-			n := min(len(s.entries[a]), len(s.entries[b]))
-			for k := range n {
-				x, y := s.entries[a][k], s.entries[b][k]
-				if x.Fence != y.Fence || x.Kind != y.Kind || !bytes.Equal(x.Payload, y.Payload) {
-					s.t.Fatalf("entry %d: member %d has %+v, member %d has %+v", k, a, x, b, y)
-				}
-			}
-		}
-		last := uint64(0)
-		for _, e := range s.entries[a] {
-			if e.Fence <= last {
-				s.t.Fatalf("member %d: fence %d after %d", a, e.Fence, last)
-			}
-			last = e.Fence
-		}
-		c := s.cores[a]
-		if lead := c.Leader(); lead != 0 && lead != a && c.rn != nil && s.stopped(a) == "" {
-			if _, ok := c.st.find(lead); !ok { // it refuses a stranger's stream, and would be alone for ever
-				s.t.Fatalf("member %d follows %d, whose admission it has not applied", a, lead)
-			}
-		}
-		if r := s.stopped(a); strings.Contains(r, "broken") || strings.Contains(r, "missed") {
-			s.t.Fatalf("member %d: %s", a, r)
-		}
-	}
-}
-
-// samePrefix compares what two members have applied, as far as both still hold it.
-func (s *sim) samePrefix(a, b uint64) {
-	x, y := s.cores[a], s.cores[b]
-	fx, _ := x.storage.FirstIndex()
-	fy, _ := y.storage.FirstIndex()
-	pair := [2]uint64{a, b}
-	lo, hi := max(fx, fy, s.same[pair]), min(x.log.applied, y.log.applied)+1
-	if lo >= hi {
+// score asserts that it has ended well (invariants 2 and 12).
+func (d *schedule) score(limit int) {
+	if len(d.failed) > 0 {
 		return
 	}
-	s.same[pair] = hi // what is applied does not change
-	ex, err := x.storage.Entries(lo, hi, 1<<40)
-	if err != nil {
-		s.t.Fatal(err)
+	ended := 0
+	for _, id := range d.ids {
+		p := d.procs[id]
+		if !p.en.done {
+			if !p.over {
+				d.fault(p, "12: no end within %d ticks: at fence %d, %s", limit, p.core.Fence(), p.describe())
+			}
+			continue
+		}
+		ended++
+		for r, x := range p.en.shard {
+			if x.step != int64(d.toy.steps) || x.value != d.truth.values[d.toy.steps][r] {
+				d.fault(p, "2: range %d ends at step %d with %x", r, x.step, x.value)
+			}
+		}
 	}
-	ey, err := y.storage.Entries(lo, hi, 1<<40)
-	if err != nil {
-		s.t.Fatal(err)
+	if ended == 0 {
+		d.fault(nil, "12: nobody came to the end")
 	}
-	for i := range ex {
-		if !proto.Equal(ex[i], ey[i]) {
-			s.t.Fatalf("logs differ at %d: member %d has %v, member %d has %v", lo+uint64(i), a, ex[i], b, ey[i])
+}
+
+// mischief does one thing that can go wrong, and plans the next.
+func (d *schedule) mischief() {
+	if d.newest != nil && d.newest.entry.Kind == EntryDone {
+		d.settleDown()
+		return
+	}
+	if d.now >= d.calm {
+		return
+	}
+	d.at(perTick*int64(1+d.rng.IntN(14)), d.mischief)
+	p := d.pick(func(p *proc) bool { return !p.over })
+	if p == nil {
+		return
+	}
+	ticks := func(n int) int64 { return perTick * int64(1+d.rng.IntN(n)) }
+	switch d.rng.IntN(10) {
+	case 0, 1:
+		d.kill(p)
+	case 2:
+		p.halt()
+		d.at(ticks(60), p.resume)
+	case 3: // just a moment
+		p.halt()
+		d.at(ticks(10), p.resume)
+	case 4:
+		d.partition(ticks(50))
+	case 5:
+		if o := d.pick(func(o *proc) bool { return !o.over && o != p }); o != nil {
+			d.part([]*proc{p}, []*proc{o}, ticks(60))
+		}
+	case 6:
+		p.slow = 1 + d.rng.IntN(40)
+		d.note("%d is slow by %d ticks", p.id, p.slow)
+		d.at(ticks(60), func() { p.slow, p.trouble = 0, d.now })
+	case 7, 8:
+		if len(d.ids) < 12 {
+			d.join(fmt.Sprintf("q%d", len(d.asks)), d.rng.IntN(4) == 0, d.weight(len(d.ids)))
+		}
+	case 9:
+		if d.quiet() && len(d.newest.ids) > 1 {
+			d.note("%d wants to leave", p.id)
+			p.leaving = true
+			p.core.Leave("had enough")
+			p.collect()
+		}
+	}
+}
+
+// partition cuts some processes off from all others for a while.
+func (d *schedule) partition(length int64) {
+	var here, there []*proc
+	for _, id := range d.ids {
+		if p := d.procs[id]; !p.over && d.rng.IntN(2) == 0 {
+			here = append(here, p)
+		} else if !p.over {
+			there = append(there, p)
+		}
+	}
+	d.part(here, there, length)
+}
+
+func (d *schedule) part(here, there []*proc, length int64) {
+	ids := func(list []*proc) (v []uint64) {
+		for _, p := range list {
+			v = append(v, p.id)
+		}
+		return v
+	}
+	if len(here) == 0 || len(there) == 0 {
+		return
+	}
+	d.note("no path between %v and %v", ids(here), ids(there))
+	broken := d.rng.IntN(2) == 0 // or just silent
+	for _, a := range here {
+		for _, b := range there {
+			d.cut[pair(a.id, b.id)] = true
+			if broken {
+				d.at(perTick+d.rng.Int64N(perTick), func() { a.link(b.id, false) })
+				d.at(perTick+d.rng.Int64N(perTick), func() { b.link(a.id, false) })
+			}
+		}
+	}
+	d.at(length, func() {
+		d.note("paths between %v and %v again", ids(here), ids(there))
+		for _, a := range here {
+			for _, b := range there {
+				delete(d.cut, pair(a.id, b.id))
+				a.trouble, b.trouble, d.hurt = d.now, d.now, d.now
+				d.at(1+d.rng.Int64N(perTick), func() { a.link(b.id, true) })
+				d.at(1+d.rng.Int64N(perTick), func() { b.link(a.id, true) })
+			}
+		}
+	})
+}
+
+// link tells of a stream that has broken, or that there is one again.
+func (p *proc) link(to uint64, up bool) {
+	p.receive(func() {
+		o := p.w.procs[to]
+		if down := p.w.cut[pair(p.id, to)]; down == up {
+			return // it has changed meanwhile
+		}
+		if up && !o.over {
+			p.core.LinkUp(to)
+		} else if !up {
+			p.core.LinkDown(to)
+			p.core.Unreachable(to)
+		}
+	})
+}
+
+// quiet says whether the run is as redundant as it should be and nobody is in trouble.
+func (d *schedule) quiet() bool {
+	if d.newest == nil || len(d.cut) > 0 {
+		return false
+	}
+	for _, id := range d.ids {
+		if p := d.procs[id]; !p.over && p.troubled() {
+			return false
+		}
+	}
+	for _, id := range d.newest.ids {
+		if p := d.procs[id]; p.over {
+			return false
+		}
+	}
+	return true
+}
+
+// kill ends a process, or two, if it was promised that the run survives that.
+func (d *schedule) kill(p *proc) {
+	victims := []*proc{p}
+	if d.rng.IntN(4) == 0 {
+		if o := d.pick(func(o *proc) bool { return !o.over && o != p }); o != nil {
+			victims = append(victims, o)
+		}
+	}
+	if !d.quiet() || !d.survivable(victims) {
+		return
+	}
+	silent := d.rng.IntN(4) == 0
+	for _, v := range victims {
+		v.silent = silent
+		v.end("is killed")
+		if d.rng.IntN(2) == 0 {
+			d.at(perTick*int64(1+d.rng.IntN(20)), func() { d.join(v.self.Peer, v.self.Offer.Kind == "browser", v.self.Offer.Weight) })
+		}
+	}
+}
+
+// survivable says whether each range has a holder, and each configuration a quorum, without the victims.
+func (d *schedule) survivable(victims []*proc) bool {
+	dies := func(id uint64) bool {
+		p := d.procs[id]
+		return p == nil || p.over || slices.Contains(victims, p)
+	}
+	m := d.newest
+	for r := range m.place.Owner {
+		if !slices.ContainsFunc(m.place.Holders(r), func(h int) bool { return !dies(m.ids[h]) }) {
+			return false
+		}
+	}
+	for _, id := range d.ids {
+		p := d.procs[id]
+		if p.over {
+			continue
+		}
+		for _, voters := range [][]uint64{p.core.conf.GetVoters(), p.core.conf.GetVotersOutgoing()} {
+			live := 0
+			for _, v := range voters {
+				if !dies(v) {
+					live++
+				}
+			}
+			if len(voters) > 0 && 2*live <= len(voters) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// settleDown ends all trouble.
+func (d *schedule) settleDown() {
+	d.note("calm")
+	d.setup.drop = 0
+	for _, id := range d.ids {
+		p := d.procs[id]
+		if p.slow > 0 {
+			p.slow, p.trouble = 0, d.now
+		}
+		p.resume()
+	}
+}
+
+// stopped is told why a member is out. One that was taken out comes again.
+func (w *world) stopped(p *proc, e Stopped) {
+	if !e.Gone {
+		w.fault(p, "12: the run has ended: %s", e.Reason)
+		return
+	}
+	p.end("is out")
+	w.at(1+w.rng.Int64N(4*perTick), func() { w.join(p.self.Peer, p.self.Offer.Kind == "browser", p.self.Offer.Weight) })
+}
+
+// describe says for a person where a member is.
+func (p *proc) describe() string {
+	s := fmt.Sprintf("leader %d, voters %v, members", p.core.Leader(), p.core.Voters())
+	for _, m := range p.core.Members() {
+		s += fmt.Sprintf(" %d", m.ID)
+	}
+	if a := p.en.att; a != nil {
+		s += fmt.Sprintf(", view %d as rank %d, step %d, %s, waits for %v", p.en.view.Number, p.en.view.Rank, a.step, p.en.phase(), p.en.waiting())
+	}
+	if p.stuck != "" {
+		s += ", stuck: " + p.stuck
+	}
+	return s
+}
+
+// describe is an entry in one line.
+func describe(e Entry) string {
+	s := fmt.Sprintf("%d %s", e.Fence, map[EntryKind]string{EntryCommit: "commit", EntryRetry: "retry", EntryDone: "done", EntryView: "again", EntryLate: "late"}[e.Kind])
+	if e.Payload != nil {
+		s += fmt.Sprintf(" (step %d)", unpack[outcome](e.Payload).Step)
+	}
+	s += fmt.Sprintf(" work %v", e.Work)
+	for _, f := range e.Fills {
+		s += fmt.Sprintf(" fill %d>%d", f.Range, f.To)
+	}
+	if v := e.View; v != nil {
+		s += fmt.Sprintf(", view %d as rank %d of", v.Number, v.Rank)
+		for _, m := range v.Members {
+			s += fmt.Sprintf(" %d", m.ID)
+		}
+		s += " has" + layout(v.Place) + ": " + v.Reason
+	}
+	return s
+}
+
+// layout is a placement: for each range its owner, then its backups.
+func layout(m place.Map) (s string) {
+	for r, o := range m.Owner {
+		s += fmt.Sprintf(" %d", o)
+		for _, b := range m.Backups[r] {
+			s += fmt.Sprintf("+%d", b)
+		}
+	}
+	return s
+}
+
+// TestSchedules runs random schedules and asserts the invariants of PROTOCOL.md after each event.
+func TestSchedules(t *testing.T) {
+	n, first := *schedules, *seedFlag
+	switch {
+	case n == 0 && first > 0:
+		n = 1
+	case n == 0 && (testing.Short() || raceEnabled):
+		n = 40
+	case n == 0:
+		n = 500
+	}
+	for seed := first; seed < first+uint64(n); seed++ {
+		cryptotest.SetGlobalRandom(t, seed) // raft's election timeouts
+		d := newSchedule(t, seed, nil)
+		d.traced = n == 1
+		if fault := d.run(); fault != "" {
+			for _, line := range d.trace {
+				t.Log(line)
+			}
+			t.Fatalf("seed %d: %s\nreplay: go test ./swarm/member -run '^TestSchedules$' -seed %d -v", seed, fault, seed)
 		}
 	}
 }

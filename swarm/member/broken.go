@@ -1,0 +1,14 @@
+package member
+
+// broken turns rules of the protocol off, one by one, so that tests can show that the simulation finds out. Nothing
+// outside of tests sets it.
+type broken struct {
+	noFence    bool // 1: an entry counts whatever fence it follows
+	early      bool // 2: a leader proposes before it has applied an entry of its own term
+	readyOnce  bool // 5: Ready is sent once
+	fillersOwn bool // 6: who is being filled counts as a holder
+	dropLast   bool // 8: a view may remove a range's last holder
+	noResume   bool // 14: a gap counts as silence of the others
+	abortJoins bool // 17: a join doesn't wait for the next Commit
+	confOnce   bool // 18: a change of voters is proposed once
+}
