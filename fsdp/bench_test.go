@@ -29,8 +29,13 @@ func BenchmarkStep(b *testing.B) {
 		_, list := data.Batch(1, 60000, 64, step)
 		return list
 	}
-	d := &Decider{Layout: NewLayout(m, []int64{1}, nil), Hyper: h, BatchSize: func(int) int { return 64 }}
-	e, err := NewEngine(Config{Model: m, Device: dev, Comm: NewLocalMesh(1, d.Decide).Comm(0), Hyper: h, Weights: []int64{1},
+	d := &Decider{Layout: NewLayout(m, nil), Hyper: h, BatchSize: func(int) int { return 64 }}
+	mesh := NewLocalMesh(d.Layout, []int64{1}, 0, d.Decide)
+	start, err := mesh.Enter(b.Context(), 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	e, err := NewEngine(Config{Model: m, Device: dev, Comm: mesh.Comm(0), Start: start, Hyper: h,
 		Strategy: FSDP, Recompute: RecomputeNever, Train: digits, Order: order})
 	if err != nil {
 		b.Fatal(err)

@@ -122,9 +122,12 @@ func (e *Engine) saveDue() bool {
 func (e *Engine) save() {
 	e.saved = &savedPart{}
 	if e.cfg.Saver == nil {
-		e.saved.Failed = "it has no folder for checkpoints"
+		if e.rank == 0 || e.place.owned() > 0 {
+			e.saved.Failed = "it has no folder for checkpoints"
+		}
 		return
 	}
+	e.at(PhaseCheckpoint, -1)
 	start := e.now()
 	p := &Part{Step: e.step, Rank: e.rank, Losses: e.res.Losses, StepHashes: e.res.StepHashes}
 	largest := 0
@@ -157,16 +160,14 @@ func short(s string) string { return s[:min(len(s), 500)] }
 
 func (e *Engine) unitPart(i int, u *unit) UnitPart {
 	part := UnitPart{Unit: i, dev: e.dev}
-	add := func(s Span, off, n int) {
+	u.own.each(&u.UnitLayout, func(s Span, off, n, at int) {
 		part.Pieces = append(part.Pieces, Piece{Name: s.Param.Name, First: off - s.Off, N: n, Frozen: s.Frozen})
-		b := [3]kernel.Buffer{u.p.Slice(u.stored(off), n)}
+		b := [3]kernel.Buffer{u.own.p.Slice(at, n)}
 		if !s.Frozen {
-			b[AdamM], b[AdamV] = u.m.Slice(off-u.lo, n), u.v.Slice(off-u.lo, n)
+			b[AdamM], b[AdamV] = u.own.m.Slice(at, n), u.own.v.Slice(at, n)
 		}
 		part.at = append(part.at, b)
-	}
-	u.within(u.Cuts[e.rank], u.Cuts[e.rank+1], add)
-	u.within(u.FrozenCuts[e.rank], u.FrozenCuts[e.rank+1], add)
+	})
 	return part
 }
 
@@ -251,15 +252,18 @@ func (d *Decider) saved(p Position, members []ready) *Saved {
 	return s
 }
 
-// loadState fills in what a resumed run has of AdamW's state for u.
-func (e *Engine) loadState(u *unit) (err error) {
-	chunk := make([]float32, min(u.hi-u.lo, saveChunk))
-	for s, to := range map[State]kernel.Buffer{AdamM: u.m, AdamV: u.v} {
-		u.within(u.lo, u.hi, func(sp Span, off, n int) {
+// loadState fills in what a resumed run has of AdamW's state.
+func (e *Engine) loadState(u *unit, h *holding) (err error) {
+	chunk := make([]float32, min(h.trained, saveChunk))
+	for s, to := range map[State]kernel.Buffer{AdamM: h.m, AdamV: h.v} {
+		h.each(&u.UnitLayout, func(sp Span, off, n, at int) {
+			if sp.Frozen {
+				return
+			}
 			for done := 0; done < n && err == nil; done += len(chunk) {
 				c := chunk[:min(len(chunk), n-done)]
 				err = e.cfg.Resume.Read(s, sp.Param.Name, off-sp.Off+done, c)
-				e.dev.Upload(to.Slice(off-u.lo+done, len(c)), kernel.Bytes(c))
+				e.dev.Upload(to.Slice(at+done, len(c)), kernel.Bytes(c))
 			}
 		})
 	}

@@ -42,10 +42,12 @@ type ready struct {
 	Loss    int64   // sum of losses, fixed point
 	Finite  bool    // the loss was finite
 	Max     []int16 // per tensor: exponent of the largest |g| of the own microbatches
-	Squares []u128  // per tensor: sum of squares of the own intervals' reduced gradient, fixed point
+	Squares []u128  // per tensor: sum of squares of the reduced gradient of what it owns, fixed point
 	Square  float64 // the same of all tensors, in floats
-	Counts  []int   // per unit: microbatches summed in the own interval; -1 if it is empty
+	Counts  []int   // per unit: microbatches summed in what it owns; -1 if it owns nothing
+	Cost    int64   // microseconds of computing per microbatch; 0 if it computed none
 	Cover   [][]Node
+	Audit   []byte     // see makeAudit
 	Saved   *savedPart // if a checkpoint was due before this attempt
 
 	Correct int64  // after the last step: held-out labels predicted right
@@ -63,6 +65,7 @@ type Outcome struct {
 	Loss    float64 // mean over the labels; NaN if it was not finite
 	Samples int64
 	Count   int64
+	Total   int64   // samples of all committed steps up to and with this one, since the run began or went on
 	Norm    float64 // norm of the mean gradient before clipping
 	Skipped bool    // the gradient was not finite: parameters stay as they are
 
@@ -148,30 +151,30 @@ func (d *Decider) next(prev *Outcome) (step, attempt, updates, bad int, exps []i
 }
 
 // Decide is the leader's answer when every member of the view is ready: a pure function of the last outcome (nil
-// before the first) and the members' payloads in rank order. An error ends the run.
-func (d *Decider) Decide(prev []byte, readies [][]byte) (EntryKind, []byte, error) {
+// before the first), the work of the attempt and the members' payloads, both in rank order. next is the work of the next
+// attempt. An error ends the run.
+func (d *Decider) Decide(prev []byte, work []int64, readies [][]byte) (kind EntryKind, payload []byte, next []int64, err error) {
 	var last *Outcome
 	if prev != nil {
-		var err error
 		if last, err = DecodeOutcome(prev); err != nil {
-			return 0, nil, err
+			return 0, nil, nil, err
 		}
 		if err := last.check(len(d.Layout.Tensors)); err != nil {
-			return 0, nil, err
+			return 0, nil, nil, err
 		}
 	}
 	members := make([]ready, len(readies))
 	for r, b := range readies {
 		if err := decoding.Unmarshal(b, &members[r]); err != nil {
-			return 0, nil, fmt.Errorf("fsdp: what rank %d said when it was ready: %w", r, err)
+			return 0, nil, nil, fmt.Errorf("fsdp: what rank %d said when it was ready: %w", r, err)
 		}
 	}
 	o, err := d.decide(last, members)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
-	b, err := cbor.Marshal(o)
-	return o.Kind, b, err
+	payload, err = cbor.Marshal(o)
+	return o.Kind, payload, d.work(o.Step, work, members), err
 }
 
 func (d *Decider) decide(prev *Outcome, members []ready) (*Outcome, error) {
@@ -182,7 +185,12 @@ func (d *Decider) decide(prev *Outcome, members []ready) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Samples, o.Count = sum.Samples, sum.Count
+	if err := d.audited(o.Step, members); err != nil {
+		return nil, err
+	}
+	if o.Samples, o.Count = sum.Samples, sum.Count; prev != nil {
+		o.Total = prev.Total
+	}
 	if o.StateHash, err = d.stateHash(members); err != nil {
 		return nil, err
 	}
@@ -194,6 +202,8 @@ func (d *Decider) decide(prev *Outcome, members []ready) (*Outcome, error) {
 		return d.done(o, sum, members), nil
 	}
 	o.Loss = meanLoss(sum)
+	retried := o.Total
+	o.Total += o.Samples
 	if t := notFinite(sum.Max); t >= 0 || !sum.Finite {
 		return d.skip(o, exps, t)
 	}
@@ -202,7 +212,7 @@ func (d *Decider) decide(prev *Outcome, members []ready) (*Outcome, error) {
 		if o.Attempt > 2 {
 			return nil, fmt.Errorf("fsdp: step %d was tried %d times and its gradients still outgrow their range", o.Step, o.Attempt+1)
 		}
-		o.Kind = EntryRetry
+		o.Kind, o.Total = EntryRetry, retried
 		return o, nil
 	}
 	o.Used, o.Bad = exps, 0
@@ -253,6 +263,37 @@ func (d *Decider) sum(step int, members []ready) (*ready, error) {
 		return nil, fmt.Errorf("fsdp: the members computed %d samples of step %d, want %d", s.Samples, step, d.BatchSize(step))
 	}
 	return s, nil
+}
+
+// work is what a microbatch costs each member, from what it has cost: a quarter of what is new counts, all of it when the
+// cost has more than doubled. Who computed none is slowly taken to be quicker, so that it is tried again; who got none
+// since it was late is taken for too slow to get any, at first.
+func (d *Decider) work(step int, old []int64, members []ready) []int64 {
+	next := make([]int64, len(members))
+	slowest := int64(1)
+	for r := range members {
+		was := int64(0)
+		if len(old) == len(members) {
+			was = old[r]
+		}
+		switch cost := min(max(members[r].Cost, 0), maxCost); {
+		case cost > 0 && (was <= 0 || cost > 2*was):
+			next[r] = cost
+		case cost > 0:
+			next[r] = max(1, (3*was+cost)/4)
+		case was > 0:
+			next[r] = max(1, was-was/50)
+		case was < 0:
+			next[r] = NoWork
+		}
+		slowest = max(slowest, next[r])
+	}
+	for r := range next {
+		if next[r] == NoWork {
+			next[r] = min(maxCost, slowest*int64(1+len(microbatches(d.BatchSize(step), d.Hyper.Microbatch))))
+		}
+	}
+	return next
 }
 
 func (d *Decider) stateHash(members []ready) (string, error) {

@@ -48,6 +48,9 @@ type setup struct {
 	progress  func(*Outcome) // rank 0's
 	frozen    func(name string) bool
 	change    func(rank int, c *Config)
+	backups   int           // of each range; under DDP all
+	exporting bool
+	work      []int64       // what a microbatch costs each member; nil: as measured
 	started   func(*Engine) // before the first step
 	start     *Position     // the Decider's
 }
@@ -76,18 +79,8 @@ func base(t testing.TB) setup {
 // run trains s on a LocalMesh and returns each rank's result.
 func (s setup) run(t testing.TB) ([]*Result, []kernel.Device, error) {
 	t.Helper()
-	order := s.order
-	if order == nil {
-		order = func(step int) []int {
-			var list []int
-			for i := range s.hyper.Batch {
-				list = append(list, (step*s.hyper.Batch+i)%s.train.Len())
-			}
-			return list
-		}
-	}
-	d := &Decider{Layout: NewLayout(s.model, []int64{1}, s.frozen), Hyper: s.hyper, BatchSize: func(i int) int { return len(order(i)) }, Start: s.start}
-	mesh := NewLocalMesh(len(s.weights), d.Decide)
+	order := s.sequence()
+	mesh := s.mesh(order)
 	results := make([]*Result, len(s.weights))
 	devices := make([]kernel.Device, len(s.weights))
 	var wg sync.WaitGroup
@@ -95,10 +88,14 @@ func (s setup) run(t testing.TB) ([]*Result, []kernel.Device, error) {
 	for r := range s.weights {
 		devices[r] = s.device(t)
 		wg.Go(func() {
-			cfg := Config{Model: s.model, Device: devices[r], Comm: mesh.Comm(r), Hyper: s.hyper, Weights: s.weights,
-				Strategy: s.strategy, KeepGathered: s.keep, Recompute: s.recompute, ParamType: s.params,
-				Train: s.train, Eval: s.eval, Order: order, Frozen: s.frozen,
-				Stats: func(*Result) []byte { return []byte{byte(r)} }}
+			cfg := s.config(mesh, r, order)
+			cfg.Device = devices[r]
+			var err error
+			if cfg.Start, err = mesh.Enter(context.Background(), r); err != nil {
+				errs[r] = err
+				return
+			}
+			cfg.Start.View.Exporting = s.exporting
 			if r == 0 {
 				cfg.Progress = s.progress
 			}
@@ -108,7 +105,8 @@ func (s setup) run(t testing.TB) ([]*Result, []kernel.Device, error) {
 			if s.change != nil {
 				s.change(r, &cfg)
 			}
-			e, err := NewEngine(cfg)
+			var e *Engine
+			e, err = NewEngine(cfg)
 			if err == nil && s.started != nil {
 				s.started(e)
 			}
@@ -128,6 +126,44 @@ func (s setup) run(t testing.TB) ([]*Result, []kernel.Device, error) {
 		}
 	}
 	return results, devices, nil
+}
+
+// mesh is a LocalMesh for a run.
+func (s setup) mesh(order func(int) []int) *LocalMesh {
+	d := &Decider{Layout: NewLayout(s.model, s.frozen), Hyper: s.hyper, BatchSize: func(i int) int { return len(order(i)) }, Start: s.start}
+	backups := s.backups
+	if s.strategy == DDP {
+		backups = -1
+	}
+	return NewLocalMesh(d.Layout, s.weights, backups, func(prev []byte, work []int64, readies [][]byte) (EntryKind, []byte, []int64, error) {
+		kind, payload, next, err := d.Decide(prev, work, readies)
+		if s.work != nil {
+			next = s.work[:len(readies)]
+		}
+		return kind, payload, next, err
+	})
+}
+
+// config is a member's, but for its device and where it starts.
+func (s setup) config(mesh *LocalMesh, member int, order func(int) []int) Config {
+	return Config{Model: s.model, Comm: mesh.Comm(member), Hyper: s.hyper,
+		Strategy: s.strategy, KeepGathered: s.keep, Recompute: s.recompute, ParamType: s.params,
+		Train: s.train, Eval: s.eval, Order: order, Frozen: s.frozen,
+		Stats: func(*Result) []byte { return []byte{byte(member)} }}
+}
+
+// sequence is the order of samples of a run that has none of its own.
+func (s setup) sequence() func(int) []int {
+	if s.order != nil {
+		return s.order
+	}
+	return func(step int) []int {
+		var list []int
+		for i := range s.hyper.Batch {
+			list = append(list, (step*s.hyper.Batch+i)%s.train.Len())
+		}
+		return list
+	}
 }
 
 func (s setup) mustRun(t testing.TB) []*Result {
@@ -192,6 +228,18 @@ func TestOneRunOneHash(t *testing.T) {
 		{"reshard false", func(s *setup) { s.keep = true; s.weights = []int64{1, 1} }},
 		{"recompute", func(s *setup) { s.recompute = RecomputeAlways; s.weights = []int64{1, 1} }},
 		{"recompute auto", func(s *setup) { s.recompute = RecomputeAuto }},
+		{"2 peers, 1 backup", func(s *setup) { s.weights, s.backups = []int64{1, 1}, 1 }},
+		{"3 peers, 1 backup", func(s *setup) { s.weights, s.backups = []int64{1, 1, 1}, 1 }},
+		{"3 peers, 2 backups", func(s *setup) { s.weights, s.backups = []int64{1, 1, 1}, 2 }},
+		{"5 peers, 1 backup", func(s *setup) { s.weights, s.backups = []int64{1, 1, 1, 1, 1}, 1 }},
+		{"5 peers, 2 backups", func(s *setup) { s.weights, s.backups = []int64{1, 1, 1, 1, 1}, 2 }},
+		{"zero1, 1 backup", func(s *setup) { s.strategy, s.weights, s.backups = Zero1, []int64{1, 1, 1}, 1 }},
+		{"zero2, 2 backups", func(s *setup) { s.strategy, s.weights, s.backups = Zero2, []int64{5, 1, 1}, 2 }},
+		{"frequent audits", func(s *setup) {
+			s.weights, s.backups = []int64{1, 1, 1}, 1
+			s.change = func(_ int, c *Config) { c.AuditEvery = 1 }
+		}},
+		{"one peer gets no work", func(s *setup) { s.weights, s.work = []int64{1, 1, 1}, []int64{5, NoWork, 9} }},
 		{"all at once", func(s *setup) {
 			s.weights, s.keep, s.recompute = []int64{3, 1, 2}, true, RecomputeAlways
 		}},
@@ -206,6 +254,9 @@ func TestOneRunOneHash(t *testing.T) {
 			for r, got := range results {
 				same(t, want, got)
 				samples += got.Samples
+				if got.RunSamples != int64(s.hyper.Steps*s.hyper.Batch) {
+					t.Errorf("%d samples of all members, want %d", got.RunSamples, s.hyper.Steps*s.hyper.Batch)
+				}
 				if len(got.MemberRows) != len(s.weights) || got.MemberRows[r][0] != byte(r) {
 					t.Errorf("rank %d got rows %v", r, got.MemberRows)
 				}

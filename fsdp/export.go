@@ -1,7 +1,6 @@
 package fsdp
 
 import (
-	"context"
 	"fmt"
 
 	"shoal/kernel"
@@ -9,63 +8,71 @@ import (
 
 // export gathers the float32 master parameters unit by unit, so that members that want the final model can write it
 // while nobody holds more than one unit of it.
-func (e *Engine) export(ctx context.Context) error {
-	if !e.cfg.Exporting {
+func (a *attempt) export() error {
+	if !a.e.place.Exporting {
 		return nil
 	}
-	for _, u := range e.units {
-		if err := e.exportUnit(ctx, u); err != nil {
+	for i := range a.e.units {
+		if err := a.exportUnit(i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e *Engine) exportUnit(ctx context.Context, u *unit) error {
-	staging := e.spare.take(4 * u.Len)
-	defer e.spare.give(staging)
-	e.dev.Meter().Add(kernel.Gathered, int64(len(staging)))
-	defer e.dev.Meter().Add(kernel.Gathered, -int64(len(staging)))
-	if !e.shards.state {
-		if err := e.dev.Download(staging, u.p); err != nil {
+func (a *attempt) exportUnit(unit int) error {
+	e := a.e
+	u := e.units[unit]
+	everywhere := e.place.units[unit].everywhere
+	if everywhere && e.cfg.Export == nil {
+		return nil
+	}
+	staging := e.lend(kernel.Gathered, 4*u.Len)
+	given := func() error { return nil }
+	if !everywhere {
+		parts := e.staged(unit, staging, 4)
+		if err := e.dev.Download(parts[e.rank], u.own.p); err != nil {
 			return err
 		}
-		return e.exportTensors(u, staging)
+		a.tag++
+		var wait func() error
+		wait, given = e.cfg.Comm.AllGather(a.ctx, a.tag, 4, parts[e.rank], parts)
+		if err := wait(); err != nil {
+			a.giving = append(a.giving, lent{staging, kernel.Gathered, given})
+			return interrupted{fmt.Errorf("fsdp: gather unit %s for the final model: %w", u.Name, err)}
+		}
 	}
-	parts := make([][]byte, len(u.Cuts)-1)
-	at := 0
-	for r := range parts {
-		parts[r] = staging[at : at+4*u.Owned(r)]
-		at += len(parts[r])
-	}
-	if err := e.dev.Download(parts[e.rank], u.p); err != nil {
+	a.giving = append(a.giving, lent{staging, kernel.Gathered, given})
+	if err := e.exportWhole(unit, staging, everywhere); err != nil {
 		return err
 	}
-	e.tag++
-	wait, given := e.cfg.Comm.AllGather(ctx, e.tag, 4, parts[e.rank], parts)
-	if err := wait(); err != nil {
-		return fmt.Errorf("fsdp: gather unit %s for the final model: %w", u.Name, err)
-	}
-	if err := given(); err != nil {
-		return fmt.Errorf("fsdp: give unit %s away for the final model: %w", u.Name, err)
-	}
+	return a.returned(&a.giving, 0)
+}
+
+// exportWhole brings a unit's parameters into its order and hands them over.
+func (e *Engine) exportWhole(unit int, staging []byte, everywhere bool) error {
 	if e.cfg.Export == nil {
 		return nil
 	}
+	u := e.units[unit]
 	t := e.dev.Alloc(kernel.Gathered, kernel.F32, u.Len)
 	defer e.dev.Free(t)
-	e.unstage(t, u, staging, 4)
-	if err := e.dev.Download(staging, t); err != nil {
+	if everywhere {
+		e.assemble(u, func(off, n int, p kernel.Buffer) { e.dev.Copy(t.Slice(off, n), p) })
+	} else {
+		e.unstage(t, unit, staging, 4)
+	}
+	data := e.lend(kernel.Gathered, 4*u.Len) // staging may still be on its way to others
+	defer e.spare.give(data)
+	defer e.dev.Meter().Add(kernel.Gathered, -int64(len(data)))
+	if err := e.dev.Download(data, t); err != nil {
 		return err
 	}
-	return e.exportTensors(u, staging)
+	return e.exportTensors(u, data)
 }
 
 // exportTensors hands over each tensor of a unit whose values, in the unit's order, are data.
 func (e *Engine) exportTensors(u *unit, data []byte) error {
-	if e.cfg.Export == nil {
-		return nil
-	}
 	for _, s := range u.Spans {
 		if err := e.cfg.Export(s.Param, kernel.Floats(data[4*s.Off:4*(s.Off+s.N)])); err != nil {
 			return fmt.Errorf("fsdp: export %s: %w", s.Param.Name, err)

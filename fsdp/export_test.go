@@ -16,8 +16,8 @@ func TestExport(t *testing.T) {
 		t.Helper()
 		var mu sync.Mutex
 		got := make([]map[string][]float32, len(s.weights))
+		s.exporting = true
 		s.change = func(rank int, c *Config) {
-			c.Exporting = true
 			if rank == 1 && len(s.weights) > 2 {
 				return // one that doesn't want it
 			}

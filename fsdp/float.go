@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/big"
 	"slices"
-	"sync"
 
 	"shoal/kernel"
 )
@@ -16,7 +15,6 @@ type float struct {
 	half  bool // members' sums are rounded to bf16
 	meter *kernel.Meter
 
-	mu    sync.Mutex
 	spare byteList
 }
 
@@ -57,16 +55,20 @@ func (f *float) finish(u *unit, own []int32) {
 	clear(u.given)
 }
 
+func (f *float) forget(u *unit) {
+	for _, g := range u.given {
+		f.give(g)
+	}
+	clear(u.given)
+	f.spare.clear() // shards of another size may follow
+}
+
 func (f *float) take(n int) []byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.meter.Add(kernel.GradientWork, int64(n))
 	return f.spare.take(n)
 }
 
 func (f *float) give(b []byte) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.meter.Add(kernel.GradientWork, -int64(len(b)))
 	f.spare.give(b)
 }

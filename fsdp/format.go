@@ -57,11 +57,13 @@ type format interface {
 	collect(e *Engine, sum, g kernel.Buffer, s summand)
 	// encode rounds an own sum to what travels.
 	encode(dev kernel.Device, sum kernel.Buffer)
-	// add takes a piece of a member's sum, from element offset of u's own interval on. own is the interval's sum. u is
+	// add takes a piece of a member's sum of what is owned of u, from element offset on. own is the sum of all. u is
 	// locked.
 	add(u *unit, own []int32, source, offset int, data []byte)
 	// finish makes own whole once every member's sum is there. u is locked.
 	finish(u *unit, own []int32)
+	// forget drops what add has kept, since the attempt is over.
+	forget(u *unit)
 	// measure tells the leader about a part of a tensor's sum.
 	measure(said *ready, tensor int, sum []int32)
 
@@ -87,7 +89,7 @@ func newFormat(h *Hyper, l *Layout, meter *kernel.Meter) format {
 	case Fixed16:
 		return &fixed{fraction: fractionBits(11, m, l.uses), random: true}
 	case Float32, BFloat16:
-		return &float{half: h.Reduce == BFloat16, meter: meter, spare: byteList{}}
+		return &float{half: h.Reduce == BFloat16, meter: meter}
 	}
 	return &fixed{fraction: fractionBits(24, m, l.uses)}
 }

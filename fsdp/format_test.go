@@ -224,7 +224,7 @@ func TestFormatMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := NewLayout(s.model, s.weights, nil)
+		l := NewLayout(s.model, nil)
 		most := 0
 		for _, u := range l.Units {
 			most = max(most, u.Len)

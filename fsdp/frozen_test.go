@@ -15,7 +15,7 @@ func freezeBlocks(name string) bool {
 func TestFrozen(t *testing.T) {
 	s := base(t)
 	s.frozen = freezeBlocks
-	l := NewLayout(s.model, []int64{1}, s.frozen)
+	l := NewLayout(s.model, s.frozen)
 	whole, part := 0, 0
 	for _, u := range l.Units {
 		if u.Trained == 0 {
@@ -61,12 +61,17 @@ func TestFrozenStays(t *testing.T) {
 func (s setup) parameters(t *testing.T, steps int) map[string][]float32 {
 	t.Helper()
 	s.hyper.Steps = steps
-	d := &Decider{Layout: NewLayout(s.model, []int64{1}, s.frozen), Hyper: s.hyper, BatchSize: func(int) int { return 16 }}
+	d := &Decider{Layout: NewLayout(s.model, s.frozen), Hyper: s.hyper, BatchSize: func(int) int { return 16 }}
 	order := make([]int, 16)
 	for i := range order {
 		order[i] = i
 	}
-	e, err := NewEngine(Config{Model: s.model, Device: fast(t), Comm: NewLocalMesh(1, d.Decide).Comm(0), Hyper: s.hyper, Weights: []int64{1},
+	mesh := NewLocalMesh(d.Layout, []int64{1}, 0, d.Decide)
+	start, err := mesh.Enter(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := NewEngine(Config{Model: s.model, Device: fast(t), Comm: mesh.Comm(0), Start: start, Hyper: s.hyper,
 		Frozen: s.frozen, Strategy: FSDP, Recompute: RecomputeNever, ParamType: s.params, Train: s.train, Order: func(int) []int { return order }})
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +83,7 @@ func (s setup) parameters(t *testing.T, steps int) map[string][]float32 {
 	for _, u := range e.units {
 		for _, span := range u.Spans {
 			v := make([]float32, span.N)
-			if err := e.dev.Download(kernel.Bytes(v), u.p.Slice(u.stored(span.Off), span.N)); err != nil {
+			if err := e.dev.Download(kernel.Bytes(v), u.own.p.Slice(span.Off, span.N)); err != nil {
 				t.Fatal(err)
 			}
 			values[span.Param.Name] = v
@@ -93,7 +98,7 @@ func TestFrozenCostsNothing(t *testing.T) {
 	s.frozen = freezeBlocks
 	s.weights = []int64{1, 1}
 	trained := int64(0)
-	for _, u := range NewLayout(s.model, s.weights, s.frozen).Units {
+	for _, u := range NewLayout(s.model, s.frozen).Units {
 		trained += int64(u.Trained)
 	}
 	var gradients, optimizer int64

@@ -1,7 +1,6 @@
 package fsdp
 
 import (
-	"context"
 	"fmt"
 
 	"shoal/kernel"
@@ -15,79 +14,84 @@ type gathering struct {
 }
 
 // acquire returns when the unit is whole on the device, and sets out for the next one of the plan.
-func (e *Engine) acquire(ctx context.Context, plan walk, unit int) error {
+func (a *attempt) acquire(plan walk, unit int) error {
+	e := a.e
 	u := e.units[unit]
 	if !u.full.None() {
 		return nil
 	}
-	if e.inflight == nil {
-		e.post(ctx, plan)
+	e.at(PhaseGather, unit)
+	if a.inflight == nil {
+		a.post(plan)
 	}
-	g := e.inflight
+	g := a.inflight
 	if g == nil || g.unit != unit {
 		return fmt.Errorf("fsdp: unit %s is used before it is gathered", u.Name)
 	}
 	start := e.now()
 	if err := g.wait(); err != nil {
-		return fmt.Errorf("fsdp: gather unit %s at step %d: %w", u.Name, e.step, err)
+		return interrupted{fmt.Errorf("fsdp: gather unit %s at step %d: %w", u.Name, e.step, err)}
 	}
-	if err := e.returned(&e.giving, maxGiving); err != nil {
+	if err := a.returned(&a.giving, maxGiving); err != nil {
 		return err
 	}
 	e.trace(TraceWait, unit, start)
-	e.inflight = nil
-	e.post(ctx, plan)
+	a.inflight = nil
+	a.post(plan)
 	u.full = e.dev.Alloc(kernel.Gathered, kernel.F32, u.Len)
-	e.widen(u, g)
+	e.widen(g)
 	return nil
 }
 
-// post sets out for the next unit of the plan.
-func (e *Engine) post(ctx context.Context, plan walk) {
-	if e.nextUnit == len(plan.gathers) {
+// post sets out for the next unit of the plan. What everybody holds need not travel, nor what is still here.
+func (a *attempt) post(plan walk) {
+	if a.planned == len(plan.gathers) {
 		return
 	}
-	g := &gathering{unit: plan.gathers[e.nextUnit], wait: func() error { return nil }}
-	e.nextUnit++
-	if e.shards.state && !e.units[g.unit].fresh {
-		e.gatherShards(ctx, g)
+	g := &gathering{unit: plan.gathers[a.planned], wait: func() error { return nil }}
+	a.planned++
+	if !a.e.place.units[g.unit].everywhere && !a.e.units[g.unit].fresh {
+		a.gatherShards(g)
 	}
-	e.inflight = g
+	a.inflight = g
 }
 
-// gatherShards starts the all-gather of a unit's parameters into a staging area: rank by rank, each one's trained
-// elements and then its frozen ones.
-func (e *Engine) gatherShards(ctx context.Context, g *gathering) {
+// gatherShards starts the all-gather of a unit's parameters into a staging area: rank by rank, each one's runs.
+func (a *attempt) gatherShards(g *gathering) {
+	e := a.e
 	u := e.units[g.unit]
 	width := e.cfg.ParamType.Size()
-	g.staging = e.spare.take(u.Len * width)
-	e.dev.Meter().Add(kernel.Gathered, int64(len(g.staging)))
-	parts := make([][]byte, len(u.Cuts)-1)
-	at := 0
-	for r := range parts {
-		n := u.Owned(r) * width
-		parts[r] = g.staging[at : at+n]
-		at += n
-	}
+	g.staging = e.lend(kernel.Gathered, u.Len*width)
+	parts := e.staged(g.unit, g.staging, width)
 	mine := parts[e.rank]
 	if e.cfg.ParamType == kernel.BF16 {
-		t := e.dev.Alloc(kernel.Gathered, kernel.BF16, u.p.Len)
-		e.dev.ToBF16(t, u.p)
+		t := e.dev.Alloc(kernel.Gathered, kernel.BF16, u.own.p.Len)
+		e.dev.ToBF16(t, u.own.p)
 		e.dev.Download(mine, t)
 		e.dev.Free(t)
 	} else {
-		e.dev.Download(mine, u.p)
+		e.dev.Download(mine, u.own.p)
 	}
 	start := e.now()
-	e.tag++
-	wait, given := e.cfg.Comm.AllGather(ctx, e.tag, width, mine, parts)
+	a.tag++
+	wait, given := e.cfg.Comm.AllGather(a.ctx, a.tag, width, mine, parts)
 	g.wait = e.traced(TraceGather, g.unit, start, wait)
-	e.giving = append(e.giving, lent{g.staging, kernel.Gathered, given})
+	a.giving = append(a.giving, lent{g.staging, kernel.Gathered, given})
 }
 
-// widen turns what travelled into the float32 that the stages see. Where nothing had to travel, what is stored is
+// staged divides a staging area for a unit among ranks.
+func (e *Engine) staged(unit int, staging []byte, width int) [][]byte {
+	parts := make([][]byte, e.place.Size)
+	for r, n := range e.place.units[unit].all {
+		parts[r], staging = staging[:n*width:n*width], staging[n*width:]
+	}
+	return parts
+}
+
+// widen turns what travelled into the float32 that the stages see. Where nothing had to travel, what is held here is
 // rounded the same way.
-func (e *Engine) widen(u *unit, g *gathering) {
+func (e *Engine) widen(g *gathering) {
+	u := e.units[g.unit]
 	t := u.whole
 	if t.None() {
 		t = e.dev.Alloc(kernel.Gathered, e.cfg.ParamType, u.Len)
@@ -96,14 +100,14 @@ func (e *Engine) widen(u *unit, g *gathering) {
 	bf16 := e.cfg.ParamType == kernel.BF16
 	switch {
 	case g.staging != nil:
-		e.unstage(t, u, g.staging, e.cfg.ParamType.Size())
-		u.fresh = !u.whole.None()
+		e.unstage(t, g.unit, g.staging, e.cfg.ParamType.Size())
 	case u.fresh:
 	case bf16:
-		e.dev.ToBF16(t, u.p)
+		e.assemble(u, func(off, n int, p kernel.Buffer) { e.dev.ToBF16(t.Slice(off, n), p) })
 	default:
-		e.dev.Copy(t, u.p)
+		e.assemble(u, func(off, n int, p kernel.Buffer) { e.dev.Copy(t.Slice(off, n), p) })
 	}
+	u.fresh = !u.whole.None()
 	if bf16 {
 		e.dev.FromBF16(u.full, t)
 	} else {
@@ -112,17 +116,22 @@ func (e *Engine) widen(u *unit, g *gathering) {
 }
 
 // unstage brings what was gathered rank by rank, in elements of width bytes, into the order of the unit.
-func (e *Engine) unstage(t kernel.Buffer, u *unit, staging []byte, width int) {
-	if u.Trained == u.Len {
-		e.dev.Upload(t, staging)
-		return
+func (e *Engine) unstage(t kernel.Buffer, unit int, staging []byte, width int) {
+	for _, runs := range e.place.units[unit].owned {
+		for _, r := range runs {
+			e.dev.Upload(t.Slice(r.off, r.n), staging[:r.n*width])
+			staging = staging[r.n*width:]
+		}
 	}
-	at := 0
-	for r := range len(u.Cuts) - 1 {
-		for _, cuts := range [][]int{u.Cuts, u.FrozenCuts} {
-			n := cuts[r+1] - cuts[r]
-			e.dev.Upload(t.Slice(cuts[r], n), staging[at:at+n*width])
-			at += n * width
+}
+
+// assemble calls f for each run of a unit that is held here: n parameters from element off of the unit on.
+func (e *Engine) assemble(u *unit, f func(off, n int, p kernel.Buffer)) {
+	for _, h := range u.holdings() {
+		at := 0
+		for _, r := range h.runs {
+			f(r.off, r.n, h.p.Slice(at, r.n))
+			at += r.n
 		}
 	}
 }

@@ -176,11 +176,9 @@ func TestGoldenGPT(t *testing.T) {
 // upload gives a member of a sharded run its part of the initial parameters.
 func upload(e *Engine, initial map[string][]float32) {
 	for _, u := range e.units {
-		part := func(s Span, off, n int) {
+		u.own.each(&u.UnitLayout, func(s Span, off, n, at int) {
 			v := initial[s.Param.Name][off-s.Off:][:n]
-			e.dev.Upload(u.p.Slice(u.stored(off), n), kernel.Bytes(v))
-		}
-		u.within(u.lo, u.hi, part)
-		u.within(u.flo, u.fhi, part)
+			e.dev.Upload(u.own.p.Slice(at, n), kernel.Bytes(v))
+		})
 	}
 }

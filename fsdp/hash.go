@@ -66,6 +66,29 @@ func subtree(at, level, n int, data []byte) [sha256.Size]byte {
 	return hashInner(l, subtree(at+half, level-1, n, data))
 }
 
+// hash covers what is owned here for the next Ready.
+func (e *Engine) hash() error {
+	vectors := e.layout.vectors()
+	e.cover = make([][]Node, len(vectors))
+	for i, v := range vectors {
+		own := e.units[v.unit].own
+		at := 0
+		for _, r := range own.runs {
+			lo, hi := max(r.off, v.off), min(r.off+r.n, v.off+v.n)
+			if lo < hi {
+				data := e.spare.take(4 * (hi - lo))
+				if err := e.dev.Download(data, own.p.Slice(at+lo-r.off, hi-lo)); err != nil {
+					return err
+				}
+				e.cover[i] = append(e.cover[i], cover((lo-v.off)/Granule, leaves(hi-v.off), leaves(v.n), data)...)
+				e.spare.give(data)
+			}
+			at += r.n
+		}
+	}
+	return nil
+}
+
 // stateHash joins the covers of all owners: covers[i][v] are owner i's nodes of vector v.
 func stateHash(l *Layout, covers [][][]Node) (string, error) {
 	h := sha256.New()

@@ -1,44 +1,47 @@
 package fsdp
 
 import (
-	"math/bits"
+	"fmt"
 
 	"shoal/model"
 )
 
-// Granule is the number of elements at whose multiples a unit is cut among owners, counted from the beginning of each of
+// Granule is the number of elements at whose multiples a unit is cut into ranges, counted from the beginning of each of
 // the model's own units that it was made of. It is also a leaf of the state hash.
 const Granule = 256
 
-// Layout maps every parameter to a place in its unit's flat vector, and every element of it to an owner. It is the only
-// such mapping there is.
+// maxRanges is the most ranges that one vector is cut into.
+const maxRanges = 64
+
+// Layout maps every parameter to a place in its unit's flat vector, and cuts the vectors into ranges, which a View's
+// members own and back up. It depends on the model alone, and is the only such mapping there is.
 type Layout struct {
 	Units   []UnitLayout
+	Ranges  []Range  // in the order of units, and of elements in a unit
 	Tensors []string // names, in unit order: the order of exponents and sums of squares
 	uses    int      // most stages that share one tensor
 	stages  [][]int  // per stage: tensor ids
 }
 
-// UnitLayout is the flat vector of one unit: its tensors one after another, the frozen ones last. Both parts are cut into
-// one interval per rank.
-type UnitLayout struct {
-	Name       string
-	Len        int    // elements
-	Trained    int    // elements before the frozen ones
-	Spans      []Span // one per tensor, ascending, without gaps
-	Cuts       []int  // rank r owns [Cuts[r], Cuts[r+1]) of the trained elements ...
-	FrozenCuts []int  // ... and [FrozenCuts[r], FrozenCuts[r+1]) of the frozen ones
+// Range is a piece of a unit's flat vector: N elements from element Off on, all of them trained or all of them frozen.
+type Range struct {
+	Unit, Off, N int
+	Frozen       bool
+}
 
+// UnitLayout is the flat vector of one unit: its tensors one after another, the frozen ones last.
+type UnitLayout struct {
+	Name    string
+	Len     int    // elements
+	Trained int    // elements before the frozen ones
+	Spans   []Span // one per tensor, ascending, without gaps
+
+	first, end      int       // its ranges are [first, end) of Layout.Ranges
 	trained, frozen []segment // by the model's own units, of which Wrap may have joined several
 }
 
 // segment is a piece of a unit's flat vector.
 type segment struct{ off, n int }
-
-// Owned is the number of elements that rank owns.
-func (u *UnitLayout) Owned(rank int) int {
-	return u.Cuts[rank+1] - u.Cuts[rank] + u.FrozenCuts[rank+1] - u.FrozenCuts[rank]
-}
 
 // Span is where a tensor lies in its unit.
 type Span struct {
@@ -48,14 +51,12 @@ type Span struct {
 	Frozen bool
 }
 
-// NewLayout lays out m for owners of the given memory weights. frozen says which parameters, by name, never change; nil
-// means none.
-func NewLayout(m model.Model, weights []int64, frozen func(name string) bool) *Layout {
+// NewLayout lays out m. frozen says which parameters, by name, never change; nil means none.
+func NewLayout(m model.Model, frozen func(name string) bool) *Layout {
 	l := &Layout{}
 	ids := map[string]int{}
-	trained, still := newCutter(weights), newCutter(weights)
 	for i, u := range m.Units() {
-		ul := UnitLayout{Name: u.Name}
+		ul := UnitLayout{Name: u.Name, first: len(l.Ranges)}
 		for _, part := range ownUnits(m, i, u.Params) {
 			ul.trained = append(ul.trained, l.lay(&ul, ids, part, frozen, false))
 		}
@@ -63,8 +64,13 @@ func NewLayout(m model.Model, weights []int64, frozen func(name string) bool) *L
 		for _, part := range ownUnits(m, i, u.Params) {
 			ul.frozen = append(ul.frozen, l.lay(&ul, ids, part, frozen, true))
 		}
-		ul.Cuts = trained.cut(ul.trained)
-		ul.FrozenCuts = still.cut(ul.frozen)
+		for _, s := range ul.trained {
+			l.cut(i, s, false)
+		}
+		for _, s := range ul.frozen {
+			l.cut(i, s, true)
+		}
+		ul.end = len(l.Ranges)
 		l.Units = append(l.Units, ul)
 	}
 	uses := make([]int, len(l.Tensors))
@@ -78,6 +84,18 @@ func NewLayout(m model.Model, weights []int64, frozen func(name string) bool) *L
 		l.stages = append(l.stages, t)
 	}
 	return l
+}
+
+// cut divides a segment into ranges of whole granules, as even as can be. They are the same however Wrap joins units.
+func (l *Layout) cut(unit int, s segment, frozen bool) {
+	granules := leaves(s.n)
+	k := min(maxRanges, granules)
+	at := 0
+	for i := 1; i <= k; i++ {
+		end := min(s.n, granules*i/k*Granule)
+		l.Ranges = append(l.Ranges, Range{Unit: unit, Off: s.off + at, N: end - at, Frozen: frozen})
+		at = end
+	}
 }
 
 // lay appends those of the parameters that are frozen, or those that aren't, to the unit.
@@ -105,13 +123,10 @@ func (l *Layout) Parameters() int {
 	return n
 }
 
-// Owned is the number of elements that rank owns.
-func (l *Layout) Owned(rank int) int {
-	n := 0
-	for i := range l.Units {
-		n += l.Units[i].Owned(rank)
-	}
-	return n
+// name says in words which part of the model range i is.
+func (l *Layout) name(i int) string {
+	r := l.Ranges[i]
+	return fmt.Sprintf("range %d (unit %s, elements %d to %d)", i, l.Units[r.Unit].Name, r.Off, r.Off+r.N)
 }
 
 // vector is the trained or the frozen part of one of the model's own units, so that wrapping doesn't matter: what the
@@ -119,13 +134,6 @@ func (l *Layout) Owned(rank int) int {
 type vector struct {
 	segment
 	unit int
-	cuts []int // of the unit
-}
-
-// owned is the part [lo, hi) of the unit that lies in the vector and belongs to rank.
-func (v *vector) owned(rank int) (lo, hi int) {
-	within := func(x int) int { return min(max(x, v.off), v.off+v.n) }
-	return within(v.cuts[rank]), within(v.cuts[rank+1])
 }
 
 // vectors lists the parts of all units, without empty ones but for a unit that has nothing at all.
@@ -135,10 +143,10 @@ func (l *Layout) vectors() []vector {
 		u := &l.Units[i]
 		for j := range u.trained {
 			if u.trained[j].n > 0 || u.frozen[j].n == 0 {
-				list = append(list, vector{u.trained[j], i, u.Cuts})
+				list = append(list, vector{u.trained[j], i})
 			}
 			if u.frozen[j].n > 0 {
-				list = append(list, vector{u.frozen[j], i, u.FrozenCuts})
+				list = append(list, vector{u.frozen[j], i})
 			}
 		}
 	}
@@ -157,61 +165,3 @@ func (u *UnitLayout) within(lo, hi int, f func(s Span, off, n int)) {
 		}
 	}
 }
-
-// cutter divides one unit after another by weight at multiples of Granule. What rounding gives a rank too much or too
-// little in one unit is made up for in the next, so that shares follow the weights though units may be small.
-type cutter struct {
-	weights []int64
-	total   uint64
-	sum     int   // elements of the units so far
-	given   []int // given[r]: elements before rank r's cut in the units so far
-}
-
-func newCutter(weights []int64) *cutter {
-	c := &cutter{weights: weights, given: make([]int, len(weights)+1)}
-	for _, w := range weights {
-		c.total += uint64(w)
-	}
-	return c
-}
-
-// cut divides segments that follow one another: rank r gets [cuts[r], cuts[r+1]), which may be empty.
-func (c *cutter) cut(list []segment) []int {
-	first, n := list[0].off, 0
-	for _, s := range list {
-		n += s.n
-	}
-	c.sum += n
-	cuts := make([]int, len(c.weights)+1)
-	cuts[0] = first
-	var before uint64
-	for r, w := range c.weights[:len(c.weights)-1] {
-		before += uint64(w)
-		due := scale(uint64(c.sum), before, c.total) - c.given[r+1]
-		cuts[r+1] = max(cuts[r], nearest(list, first+due))
-		c.given[r+1] += cuts[r+1] - first
-	}
-	cuts[len(c.weights)] = first + n
-	return cuts
-}
-
-// nearest is the place nearest to at where the segments may be cut.
-func nearest(list []segment, at int) int {
-	for _, s := range list {
-		if at < s.off+s.n {
-			return s.off + min(s.n, roundTo(at-s.off, Granule))
-		}
-	}
-	last := list[len(list)-1]
-	return last.off + last.n
-}
-
-// scale is n*a/b, rounded down, without overflow for a <= b.
-func scale(n, a, b uint64) int {
-	hi, lo := bits.Mul64(n, a)
-	q, _ := bits.Div64(hi, lo, b)
-	return int(q)
-}
-
-// roundTo is the multiple of unit nearest to n, 0 for negative n.
-func roundTo(n, unit int) int { return (max(n, 0) + unit/2) / unit * unit }

@@ -2,31 +2,57 @@ package fsdp
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
+
+	"shoal/internal/place"
 )
 
-// LocalMesh joins members in one process: a Comm per rank, without network, clock or failures. It is what the engine is
-// tested and simulated with.
+// LocalMesh joins members in one process: a Comm for each, and a log, without network or clock. Members may vanish, join
+// and leave as on a real mesh. It is what the engine is tested and simulated with. Members have numbers that stay; a
+// member's rank is its place in the view.
 type LocalMesh struct {
-	size   int
-	decide func(prev []byte, readies [][]byte) (EntryKind, []byte, error)
+	// FillRanges is the most ranges that are filled in one attempt; 0 means 8. Set it before the first step.
+	FillRanges int
+
+	ranges  []place.Range
+	backups int
+	decide  func(prev []byte, work []int64, readies [][]byte) (EntryKind, []byte, []int64, error)
 
 	mu      sync.Mutex
 	changed sync.Cond
-	fences  []uint64 // per rank: the attempt that it is in
-	sinks   []Sink
-	shards  map[localKey]*localShard
+	members map[int]*localMember
+	view    []int // members by rank
+	joining []int // members that the next Commit lets in
+	have    place.Map
+	want    place.Map
+	log     []localEntry // by fence: what began the attempt
+	prev    []byte       // payload of the last decision
 	readies map[int][]byte
-	prev    []byte
-	log     []Entry // log[i] begins attempt i+1 and follows fence i
+	shards  map[localKey]*localShard
 	err     error
 }
 
+// localMember is one that was ever there.
+type localMember struct {
+	peer   place.Peer
+	dead   bool
+	fence  int // the attempt that it is in; -1 before the first
+	sink   Sink
+	cancel context.CancelCauseFunc // of that attempt
+}
+
+// localEntry is an entry for all: View.Rank is filled in for each.
+type localEntry struct {
+	Entry
+	view []int // if it begins one
+}
+
 type localKey struct {
-	fence uint64
-	tag   uint32
-	rank  int
+	fence, member int
+	tag           uint32
 }
 
 // localShard is what a member gives in an all-gather, and how many have taken it.
@@ -35,36 +61,64 @@ type localShard struct {
 	taken int
 }
 
-// NewLocalMesh makes a mesh of size members whose attempts decide ends. The first fence is 0.
-func NewLocalMesh(size int, decide func(prev []byte, readies [][]byte) (EntryKind, []byte, error)) *LocalMesh {
-	m := &LocalMesh{size: size, decide: decide, fences: make([]uint64, size), sinks: make([]Sink, size),
-		shards: map[localKey]*localShard{}, readies: map[int][]byte{}}
+// NewLocalMesh makes a mesh of members 0, 1, ... with these weights, whose attempts decide ends. Each range of l has so many
+// backups; a negative number means that every member holds everything. The first fence is 0.
+func NewLocalMesh(l *Layout, weights []int64, backups int, decide func(prev []byte, work []int64, readies [][]byte) (EntryKind, []byte, []int64, error)) *LocalMesh {
+	m := &LocalMesh{backups: backups, decide: decide, members: map[int]*localMember{}, readies: map[int][]byte{},
+		shards: map[localKey]*localShard{}}
 	m.changed.L = &m.mu
+	if backups < 0 {
+		m.backups = place.All
+	}
+	for _, r := range l.Ranges {
+		m.ranges = append(m.ranges, place.Range{Group: r.Unit, Size: int64(r.N)})
+	}
+	for i, w := range weights {
+		m.members[i] = &localMember{peer: place.Peer{Weight: w, Keep: true}, fence: -1}
+		m.view = append(m.view, i)
+	}
+	m.have = place.Start(m.ranges, m.peers(m.view), m.backups)
+	m.want = m.have
+	m.append(Entry{Kind: EntryView}, true)
 	return m
 }
 
-// Comm is the end that belongs to rank.
-func (m *LocalMesh) Comm(rank int) Comm { return &localComm{m, rank} }
+// Comm is the end that belongs to a member.
+func (m *LocalMesh) Comm(member int) Comm { return &localComm{m, member} }
+
+// Enter waits until a member is in the view, and is the entry with which it begins.
+func (m *LocalMesh) Enter(ctx context.Context, member int) (Entry, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.until(ctx, func() bool { return slices.Contains(m.view, member) }); err != nil {
+		return Entry{}, err
+	}
+	return m.entry(m.newest(), member), nil
+}
 
 // Fail ends every wait of every member with err.
 func (m *LocalMesh) Fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.fail(err)
+}
+
+func (m *LocalMesh) fail(err error) {
 	if m.err == nil {
 		m.err = err
+	}
+	for _, x := range m.members {
+		if x.cancel != nil {
+			x.cancel(err)
+		}
 	}
 	m.changed.Broadcast()
 }
 
-type localComm struct {
-	mesh *LocalMesh
-	rank int
-}
-
-var _ Comm = (*localComm)(nil)
-
-func (c *localComm) Rank() int { return c.rank }
-func (c *localComm) Size() int { return c.mesh.size }
+var (
+	errEnded = errors.New("the attempt has ended")
+	errDead  = errors.New("this member is dead")
+)
 
 // until waits, with the lock held, for cond.
 func (m *LocalMesh) until(ctx context.Context, cond func() bool) error {
@@ -86,38 +140,75 @@ func (m *LocalMesh) until(ctx context.Context, cond func() bool) error {
 	return nil
 }
 
-func (c *localComm) Begin(fence uint64, sink Sink) error {
+type localComm struct {
+	mesh   *LocalMesh
+	member int
+}
+
+var _ Comm = (*localComm)(nil)
+
+// SetPhase implements Comm.
+func (c *localComm) SetPhase(string, int) {}
+
+// Begin implements Comm.
+func (c *localComm) Begin(ctx context.Context, fence uint64, sink Sink) (context.Context, error) {
 	m := c.mesh
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.fences[c.rank], m.sinks[c.rank] = fence, sink
-	for k := range m.shards {
-		if k.fence < fence {
-			delete(m.shards, k)
-		}
+	x := m.members[c.member]
+	ctx, x.cancel = context.WithCancelCause(ctx)
+	x.fence, x.sink = int(fence), sink
+	if m.ended(x.fence) {
+		x.cancel(errEnded)
 	}
 	m.changed.Broadcast()
-	return m.err
+	return ctx, m.err
 }
 
+// ended says whether the log has what ended an attempt. The lock is held.
+func (m *LocalMesh) ended(fence int) bool { return len(m.log) > fence+1 }
+
+// attempt is the attempt that the member is in, and its view, if it goes on. The lock is held.
+func (c *localComm) attempt() (fence int, view []int, err error) {
+	m := c.mesh
+	x := m.members[c.member]
+	switch {
+	case m.err != nil:
+		return 0, nil, m.err
+	case x.dead:
+		return 0, nil, errDead
+	case m.ended(x.fence):
+		return 0, nil, errEnded
+	}
+	return x.fence, m.view, nil
+}
+
+// AllGather implements Comm.
 func (c *localComm) AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait, given func() error) {
 	m := c.mesh
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	fence := m.fences[c.rank]
-	s := &localShard{data: mine}
-	m.shards[localKey{fence, tag, c.rank}] = s
+	fence, view, err := c.attempt()
+	if err != nil {
+		failed := func() error { return err }
+		return failed, failed
+	}
+	s, own := &localShard{data: mine}, localKey{fence, c.member, tag}
+	m.shards[own] = s
 	m.changed.Broadcast()
 	wait = func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		for r := range parts {
-			if r == c.rank || len(parts[r]) == 0 {
+		for r, member := range view {
+			if member == c.member || len(parts[r]) == 0 {
 				continue
 			}
-			key := localKey{fence, tag, r}
-			if err := m.until(ctx, func() bool { _, ok := m.shards[key]; return ok }); err != nil {
+			key := localKey{fence, member, tag}
+			if err := m.until(ctx, func() bool { return m.ended(fence) || m.shards[key] != nil }); err != nil {
 				return err
+			}
+			if m.ended(fence) {
+				return errEnded
 			}
 			theirs := m.shards[key]
 			if len(theirs.data) != len(parts[r]) {
@@ -132,73 +223,100 @@ func (c *localComm) AllGather(ctx context.Context, tag uint32, width int, mine [
 	given = func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		return m.until(ctx, func() bool { return len(mine) == 0 || s.taken == m.size-1 })
+		defer delete(m.shards, own)
+		err := m.until(ctx, func() bool { return m.ended(fence) || len(mine) == 0 || s.taken == len(view)-1 })
+		if err == nil && m.ended(fence) {
+			err = errEnded
+		}
+		return err
 	}
 	return wait, given
 }
 
-func (c *localComm) ReduceScatter(ctx context.Context, unit int, parts [][]byte, microbatches int) func() error {
+// localChunk is the number of bytes that a Sink is given at once.
+const localChunk = 4000
+
+// Give implements Comm.
+func (c *localComm) Give(ctx context.Context, kind Kind, tag uint32, parts [][]byte, count int) func() error {
 	m := c.mesh
 	m.mu.Lock()
-	fence := m.fences[c.rank]
+	fence, view, err := c.attempt()
 	m.mu.Unlock()
+	if err != nil {
+		return func() error { return err }
+	}
 	done := make(chan error, 1)
 	go func() {
-		for r := range parts {
-			if r == c.rank || len(parts[r]) == 0 {
-				continue
-			}
-			m.mu.Lock()
-			err := m.until(ctx, func() bool { return m.fences[r] >= fence && m.sinks[r] != nil })
-			sink := m.sinks[r]
-			m.mu.Unlock()
-			if err == nil {
-				err = sink.Add(unit, c.rank, 0, parts[r])
-			}
-			if err == nil {
-				err = sink.Done(unit, c.rank, microbatches)
-			}
-			if err != nil {
-				done <- err
-				return
+		var err error
+		for r, member := range view {
+			if member != c.member && len(parts[r]) > 0 && err == nil {
+				err = c.give(ctx, fence, m.members[member], kind, tag, parts[r], count)
 			}
 		}
-		done <- nil
+		done <- err
 	}()
 	return func() error { return <-done }
 }
 
+// give gives one member its part.
+func (c *localComm) give(ctx context.Context, fence int, to *localMember, kind Kind, tag uint32, part []byte, count int) error {
+	m := c.mesh
+	m.mu.Lock()
+	rank := slices.Index(m.view, c.member)
+	err := m.until(ctx, func() bool { return m.ended(fence) || to.fence == fence })
+	sink, ended := to.sink, m.ended(fence)
+	m.mu.Unlock()
+	switch {
+	case err != nil:
+		return err
+	case ended:
+		return errEnded
+	}
+	for at := 0; at < len(part) && err == nil; at += localChunk {
+		if err = ctx.Err(); err == nil {
+			err = sink.Add(kind, int(tag), rank, at/4, part[at:min(len(part), at+localChunk)])
+		}
+	}
+	if err == nil {
+		err = sink.Done(kind, int(tag), rank, count)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil && !m.ended(fence) && ctx.Err() == nil {
+		m.fail(err) // what no mesh should do
+	}
+	return err
+}
+
+// Ready implements Comm.
 func (c *localComm) Ready(payload []byte) error {
 	m := c.mesh
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.readies[c.rank] = payload
-	if len(m.readies) < m.size {
-		return nil
+	if _, _, err := c.attempt(); err != nil {
+		return err
 	}
-	list := make([][]byte, m.size)
-	for r := range list {
-		list[r] = m.readies[r]
+	m.readies[c.member] = payload
+	if len(m.readies) == len(m.view) {
+		m.end()
 	}
-	clear(m.readies)
-	kind, b, err := m.decide(m.prev, list)
-	if err != nil {
-		m.err = err
-	} else {
-		m.prev = b
-		m.log = append(m.log, Entry{Fence: uint64(len(m.log) + 1), Kind: kind, Payload: b})
-	}
-	m.changed.Broadcast()
 	return nil
 }
 
+// Next implements Comm. A member that missed entries gets one for all of them.
 func (c *localComm) Next(ctx context.Context) (Entry, error) {
 	m := c.mesh
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	fence := m.fences[c.rank]
-	if err := m.until(ctx, func() bool { return uint64(len(m.log)) > fence }); err != nil {
+	x := m.members[c.member]
+	if err := m.until(ctx, func() bool { return x.dead || m.ended(x.fence) }); err != nil {
 		return Entry{}, err
 	}
-	return m.log[fence], nil
+	if x.dead {
+		return Entry{}, errDead
+	}
+	if len(m.log) > x.fence+2 {
+		return m.entry(m.newest(), c.member), nil
+	}
+	return m.entry(m.log[x.fence+1], c.member), nil
 }

@@ -39,7 +39,7 @@ func TestMemoryFallsWithMembers(t *testing.T) {
 				s.weights = slices.Repeat([]int64{1}, n)
 				results := s.mustRun(t)
 				parameters := 0
-				for _, u := range NewLayout(m, s.weights, nil).Units {
+				for _, u := range NewLayout(m, nil).Units {
 					parameters += u.Len
 				}
 				want := perParameter(strategy, n) * float64(parameters)

@@ -239,7 +239,7 @@ func TestMemoryIsShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := NewLayout(s.model, s.weights, nil)
+	l := NewLayout(s.model, nil)
 	limit := 0
 	for i, u := range l.Units {
 		if i < 3 {
@@ -277,7 +277,7 @@ func goodReady(d *Decider) ready {
 
 func testDecider(t testing.TB) *Decider {
 	s := base(t)
-	return &Decider{Layout: NewLayout(s.model, []int64{1}, nil), Hyper: s.hyper, BatchSize: func(int) int { return 16 }}
+	return &Decider{Layout: NewLayout(s.model, nil), Hyper: s.hyper, BatchSize: func(int) int { return 16 }}
 }
 
 func TestDecideRefuses(t *testing.T) {

@@ -1,29 +1,132 @@
 package fsdp
 
+import (
+	"math/bits"
+	"slices"
+)
+
 // Share is the microbatches that one member computes in a step: [First, Last) of the global batch's list.
 type Share struct{ First, Last int }
 
-// Shares deals m microbatches of a step to members by weight. The fractions that are left over go round with the step,
-// so that over many steps each member's part follows its weight. Only speed depends on the deal, never a result.
-func Shares(step, m int, weights []int64) []Share {
-	var total, sum uint64
-	for _, w := range weights {
-		total += uint64(w)
-	}
-	// A Weyl sequence (step times the golden ratio, mod 1) as a 16-bit fraction spreads the leftovers evenly.
-	phase := uint64(step) * 40503 & 0xffff
-	shares := make([]Share, len(weights))
-	at := 0
-	for r, w := range weights {
-		sum += uint64(w)
-		end := min(m, int((uint64(scale(uint64(m)<<16, sum, total))+phase)>>16))
-		if r == len(weights)-1 {
-			end = m
+// NoWork, as a cost, says that a member gets no microbatches.
+const NoWork = -1
+
+// maxCost bounds what a microbatch is taken to cost, in microseconds.
+const maxCost = 1 << 40
+
+// Deal deals m microbatches of a step so that all are done as early as can be. work is what one costs each member, in
+// microseconds; 0 is unknown and counts as the median of what is known. Turns go round with the step where members are
+// equal, so that over many steps each of them computes as many. Only speed depends on the deal, never a result.
+func Deal(step, m int, work []int64) []Share {
+	cost := costs(work)
+	end := finish(m, cost)
+	counts := make([]int, len(cost))
+	left := -m
+	for r, c := range cost {
+		if c > 0 {
+			counts[r] = int(end / c)
+			left += counts[r]
 		}
-		shares[r] = Share{at, end}
-		at = end
+	}
+	for _, r := range last(step, end, left, cost) {
+		counts[r]--
+	}
+	shares := make([]Share, len(cost))
+	at := 0
+	for r, n := range counts {
+		shares[r] = Share{at, at + n}
+		at += n
 	}
 	return shares
+}
+
+// costs fills in what is unknown. If nobody is to get work, all are.
+func costs(work []int64) []int64 {
+	var known []int64
+	some := false
+	for _, c := range work {
+		some = some || c >= 0
+		if c > 0 {
+			known = append(known, min(c, maxCost))
+		}
+	}
+	median := int64(1)
+	if len(known) > 0 {
+		slices.Sort(known)
+		median = known[len(known)/2]
+	}
+	cost := make([]int64, len(work))
+	for r, c := range work {
+		switch {
+		case c > 0:
+			cost[r] = min(c, maxCost)
+		case c == 0 || !some:
+			cost[r] = median
+		}
+	}
+	return cost
+}
+
+// finish is the earliest time at which m microbatches can be done.
+func finish(m int, cost []int64) int64 {
+	if m == 0 {
+		return 0
+	}
+	quickest := int64(maxCost)
+	for _, c := range cost {
+		if c > 0 {
+			quickest = min(quickest, c)
+		}
+	}
+	lo, hi := int64(0), int64(m)*quickest // not enough, enough
+	for hi-lo > 1 {
+		mid := lo + (hi-lo)/2
+		n := int64(0)
+		for _, c := range cost {
+			if c > 0 {
+				n += mid / c
+			}
+		}
+		if n >= int64(m) {
+			hi = mid
+		} else {
+			lo = mid
+		}
+	}
+	return hi
+}
+
+// last chooses those n who get one less, since at the moment end more are done than there are: of those that are done
+// just then the slowest, taking turns.
+func last(step int, end int64, n int, cost []int64) []int {
+	groups := map[int64][]int{} // by cost: ranks
+	var slowest []int64
+	for r, c := range cost {
+		if c > 0 && end%c == 0 {
+			if groups[c] == nil {
+				slowest = append(slowest, c)
+			}
+			groups[c] = append(groups[c], r)
+		}
+	}
+	slices.Sort(slowest)
+	slices.Reverse(slowest)
+	var list []int
+	for _, c := range slowest {
+		g := groups[c]
+		k := min(n-len(list), len(g))
+		for i := range k {
+			list = append(list, g[turn(step, k, i, len(g))])
+		}
+	}
+	return list
+}
+
+// turn is (step*k + i) mod n, without overflow for a step that makes no sense.
+func turn(step, k, i, n int) int {
+	hi, lo := bits.Mul64(uint64(step), uint64(k))
+	_, rest := bits.Div64(hi%uint64(n), lo, uint64(n))
+	return (int(rest) + i) % n
 }
 
 // microbatches cuts a batch of n samples into slices of at most size: [lo, hi) pairs.

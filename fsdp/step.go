@@ -2,7 +2,9 @@ package fsdp
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"time"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -19,37 +21,62 @@ type work struct {
 	inputs  [][]kernel.Buffer
 	kept    [][]*model.Ctx // nil where the stage will be recomputed
 	grads   []kernel.Buffer
-	said    ready
+	busy    time.Duration // spent in computing
+	said    *ready
 }
 
-// attempt tries one step, or evaluates after the last one: from the parameters to the log entry that ends it.
+// attempt tries one step, or evaluates after the last one: from the parameters to the log entry that ends it. The entry
+// may come at any moment: then all that was begun is dropped.
 func (e *Engine) attempt(ctx context.Context) (Entry, error) {
-	said := &ready{Step: e.step, Finite: true}
-	var err error
-	if e.tag = 0; e.step == e.cfg.Hyper.Steps {
-		err = e.evaluate(ctx, said)
-	} else {
-		err = e.forwardBackward(ctx, said)
+	m := 0
+	if e.step < e.cfg.Hyper.Steps {
+		m = len(microbatches(len(e.cfg.Order(e.step)), e.cfg.Hyper.Microbatch))
 	}
+	a, err := e.begin(ctx, m)
 	if err != nil {
 		return Entry{}, err
 	}
-	if e.cover != nil {
-		said.Cover = e.cover
+	e.tried = a
+	if err := a.try(); err != nil {
+		a.end(err)
+		if !errors.As(err, &interrupted{}) {
+			return Entry{}, err
+		}
 	}
-	said.Saved = e.saved
+	entry, err := e.cfg.Comm.Next(ctx)
+	a.end(nil)
+	return entry, err
+}
+
+// try does this member's part of the attempt and says so.
+func (a *attempt) try() error {
+	e := a.e
+	said := &ready{Step: e.step, Finite: true, Cover: e.cover, Audit: e.audit, Saved: e.saved}
+	if err := a.giveFills(); err != nil {
+		return err
+	}
+	part := a.forwardBackward
+	if e.step == e.cfg.Hyper.Steps {
+		part = a.evaluate
+	}
+	if err := part(said); err != nil {
+		return err
+	}
 	b, err := cbor.Marshal(said)
 	if err != nil {
-		return Entry{}, err
+		return err
 	}
+	e.at(PhaseReady, -1)
+	e.computed = said.Samples
 	if err := e.cfg.Comm.Ready(b); err != nil {
-		return Entry{}, err
+		return interrupted{err}
 	}
-	return e.cfg.Comm.Next(ctx)
+	return nil
 }
 
-// forwardBackward computes the own microbatches' gradient and waits until that of the own shard is whole.
-func (e *Engine) forwardBackward(ctx context.Context, said *ready) error {
+// forwardBackward computes the own microbatches' gradient and waits until the sums of what is held here are whole.
+func (a *attempt) forwardBackward(said *ready) error {
+	e := a.e
 	order := e.cfg.Order(e.step)
 	list := microbatches(len(order), e.cfg.Hyper.Microbatch)
 	share := e.share(e.step, len(list))
@@ -57,44 +84,39 @@ func (e *Engine) forwardBackward(ctx context.Context, said *ready) error {
 	if err != nil {
 		return err
 	}
-	w.first, w.said = share.First, *said
-	w.said.Max = make([]int16, len(e.layout.Tensors))
-	for t := range w.said.Max {
-		w.said.Max[t] = expZero
+	w.first, w.said = share.First, said
+	said.Max = make([]int16, len(e.layout.Tensors))
+	for t := range said.Max {
+		said.Max[t] = expZero
 	}
-	if err := e.walk(ctx, e.train, w); err != nil {
+	if err := a.walk(e.train, w); err != nil {
 		return err
 	}
-	if err := e.reduced(ctx); err != nil {
+	if err := a.reduced(); err != nil {
 		return err
 	}
-	e.measure(&w.said)
-	*said = w.said
+	if n := int64(len(w.batches)); n > 0 {
+		said.Cost = max(1, w.busy.Microseconds()/n)
+	}
+	a.measure(said)
 	w.free(e.dev)
 	return nil
 }
 
 // walk computes every visit for the own microbatches, stage by stage (layered accumulation: Lamy-Poirier 2021, arXiv
 // 2106.02679), with the next unit on its way while one is computed.
-func (e *Engine) walk(ctx context.Context, plan walk, w *work) error {
-	e.inflight, e.nextUnit = nil, 0
+func (a *attempt) walk(plan walk, w *work) error {
+	e := a.e
+	a.inflight, a.planned = nil, 0
 	for _, v := range plan.visits {
-		if err := e.acquire(ctx, plan, v.unit); err != nil {
+		if err := a.acquire(plan, v.unit); err != nil {
 			return err
 		}
-		start := e.now()
-		if v.backward {
-			e.backward(v.stage, w)
-			e.trace(TraceBackward, v.unit, start)
-		} else {
-			e.forward(v.stage, w, len(plan.visits) > len(e.stages))
-			e.trace(TraceForward, v.unit, start)
-		}
-		if err := e.dev.Sync(); err != nil {
+		if err := a.visit(v, w, len(plan.visits) > len(e.stages)); err != nil {
 			return err
 		}
 		if v.finish {
-			if err := e.giveBack(ctx, v.unit, len(w.batches)); err != nil {
+			if err := a.giveBack(v.unit, len(w.batches)); err != nil {
 				return err
 			}
 		}
@@ -102,7 +124,30 @@ func (e *Engine) walk(ctx context.Context, plan walk, w *work) error {
 			e.drop(v.unit)
 		}
 	}
-	return e.returned(&e.giving, 0)
+	return a.returned(&a.giving, 0)
+}
+
+// visit computes one stage, forward or backward.
+func (a *attempt) visit(v visit, w *work, training bool) error {
+	e := a.e
+	phase, kind := PhaseForward, TraceForward
+	if v.backward {
+		phase, kind = PhaseBackward, TraceBackward
+	}
+	e.at(phase, v.unit)
+	start := e.now()
+	if v.backward {
+		a.backward(v.stage, w)
+	} else {
+		a.forwardStage(v.stage, w, training)
+	}
+	err := e.dev.Sync()
+	w.busy += e.now() - start
+	e.trace(kind, v.unit, start)
+	if err != nil {
+		return err
+	}
+	return a.check()
 }
 
 // load reads the own microbatches and puts them on the device.
@@ -141,10 +186,14 @@ func (e *Engine) tensors(stage int) []kernel.Buffer {
 	return list
 }
 
-// forward computes a stage for each microbatch. The last stage yields the losses.
-func (e *Engine) forward(stage int, w *work, training bool) {
+// forwardStage computes a stage for each microbatch, as long as the attempt goes on. The last stage yields the losses.
+func (a *attempt) forwardStage(stage int, w *work, training bool) {
+	e := a.e
 	p := e.tensors(stage)
 	for j, b := range w.batches {
+		if a.ctx.Err() != nil {
+			return
+		}
 		x := w.inputs[stage][j]
 		c := model.NewCtx(e.dev, b)
 		y := e.stages[stage].Layer.Forward(c, p, x)
@@ -205,8 +254,9 @@ func (e *Engine) correct(c *model.Ctx) int64 {
 	return n
 }
 
-// backward computes a stage's gradients for each microbatch and adds them to the unit's.
-func (e *Engine) backward(stage int, w *work) {
+// backward computes a stage's gradients for each microbatch, as long as the attempt goes on, and adds them to the unit's.
+func (a *attempt) backward(stage int, w *work) {
+	e := a.e
 	u := e.units[e.stages[stage].Unit]
 	if u.work.None() {
 		u.work = e.dev.Alloc(kernel.GradientWork, e.format.dtype(), u.Trained)
@@ -231,6 +281,9 @@ func (e *Engine) backward(stage int, w *work) {
 		}
 	}
 	for j := range w.batches {
+		if a.ctx.Err() != nil {
+			break
+		}
 		e.backwardOne(stage, j, w, p, dp)
 		for i, t := range ids {
 			if dp[i].None() {
@@ -273,7 +326,9 @@ func (e *Engine) backwardOne(stage, j int, w *work, p, dp []kernel.Buffer) {
 }
 
 // evaluate computes the losses of the held-out samples, a few at a time so that memory stays small.
-func (e *Engine) evaluate(ctx context.Context, said *ready) error {
+func (a *attempt) evaluate(said *ready) error {
+	e := a.e
+	e.at(PhaseEvaluate, -1)
 	if e.cfg.Eval != nil {
 		h := e.cfg.Hyper
 		order := make([]int, e.cfg.Eval.Len())
@@ -289,15 +344,17 @@ func (e *Engine) evaluate(ctx context.Context, said *ready) error {
 			if err != nil {
 				return err
 			}
-			w.said = *said
-			if err := e.walk(ctx, e.eval, w); err != nil {
+			w.said = said
+			if err := a.walk(e.eval, w); err != nil {
 				return err
 			}
-			*said = w.said
 			w.free(e.dev)
 		}
 	}
-	if err := e.export(ctx); err != nil {
+	if err := a.export(); err != nil {
+		return err
+	}
+	if err := a.reduced(); err != nil { // fills
 		return err
 	}
 	if e.cfg.Stats != nil {
@@ -306,58 +363,56 @@ func (e *Engine) evaluate(ctx context.Context, said *ready) error {
 	return nil
 }
 
-// measure fills in what the leader needs for the norm and the counts of the own intervals.
-func (e *Engine) measure(said *ready) {
+// measure fills in what the leader needs for the norm and the counts of what is owned here.
+func (a *attempt) measure(said *ready) {
+	e := a.e
 	said.Squares = make([]u128, len(e.layout.Tensors))
 	for i, u := range e.units {
-		lo, hi := u.Cuts[e.rank], u.Cuts[e.rank+1]
 		said.Counts = append(said.Counts, -1)
-		if lo == hi {
-			continue
+		if u.own.trained > 0 {
+			said.Counts[i] = a.units[i].counted
 		}
-		said.Counts[i] = u.counted
-		u.within(lo, hi, func(s Span, off, n int) { e.format.measure(said, s.Tensor, u.sum(off, off+n)) })
+		u.own.each(&u.UnitLayout, func(s Span, _, n, at int) {
+			if !s.Frozen {
+				e.format.measure(said, s.Tensor, u.own.acc[at:at+n])
+			}
+		})
 	}
 }
 
-// update applies AdamW to the stored shard of every unit, whose whole copies are out of date then.
+// update applies AdamW to all that is held here. Whole copies are out of date then.
 func (e *Engine) update(o *Outcome) {
-	h := e.cfg.Hyper
 	for i, u := range e.units {
+		e.at(PhaseUpdate, i)
 		start := e.now()
 		u.fresh = false
-		q := e.dev.Alloc(kernel.GradientWork, e.format.dtype(), u.hi-u.lo)
-		e.dev.Upload(q, kernel.Bytes(u.sum(u.lo, u.hi)))
-		u.within(u.lo, u.hi, func(s Span, off, n int) {
-			a := kernel.AdamW{LR: o.LR, Beta1: float32(h.Beta1), Beta2: float32(h.Beta2), Eps: float32(h.Eps), C1: o.C1, C2: o.C2}
-			a.Scale = e.format.factor(o, s.Tensor)
-			if s.Param.Decay {
-				a.Decay = o.Decay
-			}
-			at := off - u.lo
-			e.dev.AdamW(u.p.Slice(at, n), u.m.Slice(at, n), u.v.Slice(at, n), q.Slice(at, n), a)
-		})
-		e.dev.Free(q)
+		for _, h := range u.holdings() {
+			e.updateHolding(o, u, h)
+		}
+		for _, f := range u.fills {
+			e.updateHolding(o, u, f.h)
+		}
 		e.trace(TraceUpdate, i, start)
 	}
 }
 
-// hash covers the own intervals for the next Ready.
-func (e *Engine) hash() error {
-	vectors := e.layout.vectors()
-	e.cover = make([][]Node, len(vectors))
-	for i, v := range vectors {
-		u := e.units[v.unit]
-		lo, hi := v.owned(e.rank)
-		if lo == hi {
-			continue
-		}
-		data := e.spare.take(4 * (hi - lo))
-		if err := e.dev.Download(data, u.p.Slice(u.stored(lo), hi-lo)); err != nil {
-			return err
-		}
-		e.cover[i] = cover((lo-v.off)/Granule, leaves(hi-v.off), leaves(v.n), data)
-		e.spare.give(data)
+func (e *Engine) updateHolding(o *Outcome, u *unit, h *holding) {
+	if h.trained == 0 {
+		return
 	}
-	return nil
+	hyper := e.cfg.Hyper
+	q := e.dev.Alloc(kernel.GradientWork, e.format.dtype(), h.trained)
+	e.dev.Upload(q, kernel.Bytes(h.acc))
+	h.each(&u.UnitLayout, func(s Span, _, n, at int) {
+		if s.Frozen {
+			return
+		}
+		a := kernel.AdamW{LR: o.LR, Beta1: float32(hyper.Beta1), Beta2: float32(hyper.Beta2), Eps: float32(hyper.Eps), C1: o.C1, C2: o.C2}
+		a.Scale = e.format.factor(o, s.Tensor)
+		if s.Param.Decay {
+			a.Decay = o.Decay
+		}
+		e.dev.AdamW(h.p.Slice(at, n), h.m.Slice(at, n), h.v.Slice(at, n), q.Slice(at, n), a)
+	})
+	e.dev.Free(q)
 }

@@ -19,7 +19,9 @@ const (
 	TraceForward  EventKind = "forward"  // a stage's forward pass over all microbatches
 	TraceBackward EventKind = "backward" // a stage's backward pass over all microbatches
 	TraceReduce   EventKind = "reduce"   // from giving a unit's gradient away until its owners have it
-	TraceUpdate   EventKind = "update"   // AdamW on the own shard
+	TraceBackup   EventKind = "backup"   // from forwarding a unit's sum until its backups have it
+	TraceFill     EventKind = "fill"     // from giving a range of the unit to a new holder until that one has it
+	TraceUpdate   EventKind = "update"   // AdamW on all that is held here
 	TraceSave     EventKind = "save"     // the own shards for a checkpoint, with unit 0
 )
 

@@ -90,7 +90,7 @@ func TestReceived(t *testing.T) {
 			s.weights = []int64{3, 1, 1}
 			c.change(&s)
 			order := func(int) []int { return []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10} }
-			d := &Decider{Layout: NewLayout(s.model, []int64{1}, s.frozen), Hyper: s.hyper, BatchSize: func(int) int { return 11 }}
+			d := &Decider{Layout: NewLayout(s.model, s.frozen), Hyper: s.hyper, BatchSize: func(int) int { return 11 }}
 			mesh := NewLocalMesh(len(s.weights), d.Decide)
 			var cfgs []*Config
 			received := make([]atomic.Int64, len(s.weights))
