@@ -152,10 +152,11 @@ func (c *Core) start() bool {
 	return c.proposeNext(p.record(recordView))
 }
 
-// bury proposes a view without those members of the current one that are lost, if others hold all that they held.
+// bury proposes a view without those members of the current one that are lost, if others hold all that they held, and
+// are a quorum: without one, only somebody who comes back could have the view committed, and would be expelled by it.
 func (c *Core) bury() bool {
 	dead := c.lostInView()
-	if len(dead) == 0 || c.busy() {
+	if len(dead) == 0 || c.busy() || !c.quorumWithout(raft.None) {
 		return false
 	}
 	p := c.planned(false)
