@@ -1,5 +1,7 @@
 package member
 
+import "fmt"
+
 // proc is a simulated process: a Core, an engine, and what befalls it.
 type proc struct {
 	w     *world
@@ -19,10 +21,11 @@ type proc struct {
 	trouble int64    // last moment at which it may have looked dead or late
 	leaving bool
 
-	reset map[uint64]bool // whose end its links have told it
-	stuck string
-	gone  string // why it is out
-	seen  uint64 // entries of the log compared
+	reset  map[uint64]bool // whose end its links have told it
+	stuck  string
+	voters string // as noted last
+	gone   string // why it is out
+	seen   uint64 // entries of the log compared
 }
 
 // runs says whether the process is there and not stopped.
@@ -121,6 +124,10 @@ func (p *proc) collect() {
 		for _, e := range out.Events {
 			p.handle(e)
 		}
+	}
+	if v := fmt.Sprint(p.core.conf.GetVoters(), p.core.conf.GetVotersOutgoing()); v != p.voters {
+		p.voters = v
+		p.w.note("%d has voters %s", p.id, v)
 	}
 	p.w.check(p)
 }

@@ -117,7 +117,7 @@ func (d *schedule) mischief() {
 	}
 	d.at(perTick*int64(1+d.rng.IntN(14)), d.mischief)
 	p := d.pick(func(p *proc) bool { return !p.over })
-	if p == nil {
+	if p == nil || d.newest == nil { // before the first view a run ends with its creator
 		return
 	}
 	ticks := func(n int) int64 { return perTick * int64(1+d.rng.IntN(n)) }
@@ -313,7 +313,7 @@ func (w *world) stopped(p *proc, e Stopped) {
 
 // describe says for a person where a member is.
 func (p *proc) describe() string {
-	s := fmt.Sprintf("leader %d, voters %v, members", p.core.Leader(), p.core.Voters())
+	s := fmt.Sprintf("%v, leader %d, voters %v, members", p.core.rn.BasicStatus().RaftState, p.core.Leader(), p.core.Voters())
 	for _, m := range p.core.Members() {
 		s += fmt.Sprintf(" %d", m.ID)
 	}
@@ -368,7 +368,7 @@ func TestSchedules(t *testing.T) {
 	case n == 0:
 		n = 500
 	}
-	for seed := first; seed < first+uint64(n); seed++ {
+	for seed, wrong := first, 0; seed < first+uint64(n) && wrong < 5; seed++ {
 		cryptotest.SetGlobalRandom(t, seed) // raft's election timeouts
 		d := newSchedule(t, seed, nil)
 		d.traced = n == 1
@@ -376,7 +376,8 @@ func TestSchedules(t *testing.T) {
 			for _, line := range d.trace {
 				t.Log(line)
 			}
-			t.Fatalf("seed %d: %s\nreplay: go test ./swarm/member -run '^TestSchedules$' -seed %d -v", seed, fault, seed)
+			wrong++
+			t.Errorf("seed %d: %s\nreplay: go test ./swarm/member -run '^TestSchedules$' -seed %d -v", seed, fault, seed)
 		}
 	}
 }
