@@ -111,6 +111,7 @@ type exchange struct {
 	ctx   context.Context
 	stop  context.CancelFunc
 	tasks sync.WaitGroup // senders, readers; Add under the lock, while not closed
+	count frameCounts
 
 	mu         sync.Mutex
 	change     sync.Cond // anything below, or in an attempt or a reader, has changed

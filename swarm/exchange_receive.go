@@ -293,6 +293,7 @@ func (in *incoming) take(a *attempt, rank int, h *wire.Header) error {
 		return err
 	}
 	in.l.count.payloadReceived.Add(int(h.Bytes()), int(h.Wire))
+	in.x.count.received[h.Kind][h.Codec].Add(wire.HeaderSize + int64(h.Wire))
 	if !in.x.enter(a) {
 		return nil
 	}

@@ -230,6 +230,7 @@ func (o *outgoing) send(conn net.Conn, p *piece) error {
 		}
 		o.l.count.sent.Add(uint64(len(frame)))
 		o.l.count.class[o.class-wire.Params].Add(uint64(len(frame)))
+		o.x.count.sent[frame[0]][frame[1]].Add(int64(len(frame))) // the header begins with kind and codec
 		o.l.count.payloadSent.Add(n, len(frame)-wire.HeaderSize)
 	}
 	return nil

@@ -12,16 +12,19 @@ type Stats struct {
 	ParamsSent, GradientsSent, StateSent int64 // of these: frames by what their streams carry
 	PayloadRaw, PayloadWire              int64 // tensor bytes sent, and the payload bytes that carried them
 	ControlSent, ControlReceived         int64 // on control streams
+	Classes                              []Traffic
 }
 
 // Stats reads the counters.
 func (n *Node) Stats() Stats {
 	t := n.exchange.stats()
+	sent, received := n.sent.Load(), n.received.Load()
 	return Stats{
 		BytesSent: int64(t.BytesSent), BytesReceived: int64(t.BytesReceived),
 		ParamsSent: int64(t.ClassSent[0]), GradientsSent: int64(t.ClassSent[1]), StateSent: int64(t.ClassSent[2]),
 		PayloadRaw: int64(t.RawSent), PayloadWire: int64(t.WireSent),
-		ControlSent: n.sent.Load(), ControlReceived: n.received.Load(),
+		ControlSent: sent, ControlReceived: received,
+		Classes: append(n.exchange.count.list(), Traffic{Class: "control", Sent: sent, Received: received}),
 	}
 }
 

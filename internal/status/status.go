@@ -69,7 +69,7 @@ type Fault struct {
 // Traffic counts bytes of one kind since the peer joined.
 type Traffic struct {
 	Class    string `json:"class"` // parameters, gradients, forwards, state, control, data
-	Codec    string `json:"codec"` // how they are packed: "raw", "packed"; empty if they are not counted by codec
+	Codec    string `json:"codec"` // "raw", "packed", "narrowed", "narrowed-packed"; empty if they are not counted by codec
 	Sent     int64  `json:"sent"`
 	Received int64  `json:"received"`
 }
