@@ -111,7 +111,7 @@ func (c *Core) restore(s *raftpb.Snapshot) {
 	}
 	index := s.GetMetadata().GetIndex()
 	c.conf = s.GetMetadata().GetConfState()
-	c.log = logProgress{applied: index, term: s.GetMetadata().GetTerm(), snapshot: index}
+	c.log = logProgress{applied: index, term: s.GetMetadata().GetTerm(), snapshot: index, kept: index}
 	c.jump(st)
 }
 

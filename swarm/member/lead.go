@@ -26,7 +26,7 @@ func (c *Core) isLeader() bool {
 // act does the next thing that is up to the leader and says whether it did something. A leader does nothing before it has
 // applied an entry of its own term: until then it doesn't know what the leader before it has decided (PROTOCOL.md 2).
 func (c *Core) act() bool {
-	if !c.isLeader() || c.over {
+	if !c.isLeader() || c.over && c.endAt == 0 {
 		return false
 	}
 	status := c.rn.BasicStatus()
@@ -36,7 +36,12 @@ func (c *Core) act() bool {
 		}
 		c.lead = leadership{term: status.GetTerm(), left: map[uint64]bool{}, admits: c.lead.admits}
 	}
-	if c.log.term != c.lead.term || status.LeadTransferee != raft.None || c.lead.stopped {
+	switch {
+	case c.log.term != c.lead.term || status.LeadTransferee != raft.None:
+		return false
+	case c.over:
+		return c.reconfigure() // so that who was admitted at the last moment hears of the end
+	case c.lead.stopped:
 		return false
 	}
 	if !c.st.started() {

@@ -25,6 +25,7 @@ const (
 type logProgress struct {
 	applied, term uint64 // of the last applied entry
 	snapshot      uint64 // index of the newest snapshot
+	kept          uint64 // index of the newest one that was made to keep the log short
 	entries       int    // applied since then
 	bytes         int
 }
@@ -102,7 +103,7 @@ func (c *Core) openLog(s *raftpb.Snapshot) (err error) {
 		return fmt.Errorf("member: open the log: %w", err)
 	}
 	c.rn, c.storage, c.conf = rn, storage, s.GetMetadata().GetConfState()
-	c.log = logProgress{applied: index, term: term, snapshot: index}
+	c.log = logProgress{applied: index, term: term, snapshot: index, kept: index}
 	return nil
 }
 
@@ -240,8 +241,9 @@ func (c *Core) compact() {
 	if c.log.entries < c.cfg.SnapshotEntries && c.log.bytes < c.cfg.SnapshotBytes {
 		return
 	}
-	before := c.log.snapshot
+	before := c.log.kept
 	c.takeSnapshot()
+	c.log.kept, c.log.entries, c.log.bytes = c.log.applied, 0, 0
 	if err := c.storage.Compact(before); err != nil && !errors.Is(err, raft.ErrCompacted) {
 		panic(err)
 	}
@@ -257,7 +259,7 @@ func (c *Core) takeSnapshot() *raftpb.Snapshot {
 	if err != nil {
 		panic(err)
 	}
-	c.log.snapshot, c.log.entries, c.log.bytes = c.log.applied, 0, 0
+	c.log.snapshot = c.log.applied
 	return s
 }
 
