@@ -212,8 +212,8 @@ func (p *proc) link(to uint64, up bool) {
 			p.core.LinkUp(to)
 		} else if !up {
 			p.core.LinkDown(to)
-			p.core.Unreachable(to)
 		}
+		p.core.Unreachable(to) // what was sent meanwhile is lost
 	})
 }
 

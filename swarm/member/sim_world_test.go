@@ -283,8 +283,9 @@ func (w *world) post(m *Message) {
 	if w.rng.Float64() < w.setup.double {
 		copies = 2
 	}
-	if w.rng.Float64() < w.setup.drop {
+	if w.rng.Float64() < w.setup.drop { // with its stream; the sender finds out
 		copies = 0
+		w.at(1+w.rng.Int64N(2*perTick), func() { from.receive(func() { from.core.Unreachable(m.To) }) })
 	}
 	for range copies {
 		c := *m
