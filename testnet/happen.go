@@ -118,6 +118,7 @@ func (n *network) hit(h *happening) error {
 	case Stop:
 		p.fate = stopped
 		p.stops++
+		p.thaws = h.For > 0
 		if err := p.freeze(); err != nil {
 			return err
 		}

@@ -141,14 +141,14 @@ func (m *Matrix) round(ctx context.Context, run *shoal.RunFile, cells []Cell, wa
 	if r == nil && len(t.outcomes) == 0 {
 		return nil, nil, fmt.Errorf("a run of the matrix: %w", failed)
 	}
-	t.judge(r, failed, want)
+	again := t.judge(r, failed, want)
 	for _, o := range t.outcomes {
 		done = append(done, *o)
 		if m.OnCell != nil {
 			m.OnCell(*o)
 		}
 	}
-	return done, append(slices.Clone(t.cells), cells[now:]...), nil
+	return done, slices.Concat(again, t.cells, cells[now:]), nil
 }
 
 // drive does one cell after the other, as long as the run goes on.
@@ -175,23 +175,33 @@ func (t *round) drive(ctx context.Context, n *network) error {
 	return err
 }
 
+// errNobody says that a cell's moment did not come.
+var errNobody = errors.New("nobody came there")
+
 // cell does the next one. Where the run is over before it has happened, it is still to be done.
 func (t *round) cell(ctx context.Context, n *network) error {
 	o := &Outcome{Cell: t.cells[0], Step: medianStep(n.peers)}
 	h, err := t.strike(ctx, n, o.Cell)
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
 		o.Problem = err.Error()
-		t.cells, t.outcomes, t.hit = t.cells[1:], append(t.outcomes, o), append(t.hit, h)
+	case n.over() && !n.answered(h):
+		return nil
+	default:
+		o.Next, _ = answer(h, n.peers)
 	}
-	if err != nil || n.over() && !n.answered(h) {
+	t.cells, t.outcomes, t.hit = t.cells[1:], append(t.outcomes, o), append(t.hit, h)
+	if err != nil && !errors.Is(err, errNobody) {
 		return err
 	}
-	o.Next, _ = answer(h, n.peers)
-	o.Peer, o.At = h.victim.peer, h.step
-	t.cells, t.outcomes, t.hit = t.cells[1:], append(t.outcomes, o), append(t.hit, h)
-	if h.victim.fate == stopped { // it was to be silent until the others had gone on, not to come back
-		h.victim.fate = killed
-		h.victim.kill()
+	if h.victim != nil {
+		o.Peer, o.At = h.victim.peer, h.step
+		if h.victim.fate == stopped { // it was to be silent until the others had gone on, not to come back
+			h.victim.fate = killed
+			h.victim.kill()
+		}
 	}
 	for len(n.alive()) < matrixPeers && !n.over() {
 		if err := n.joinNow(); err != nil {
@@ -221,7 +231,7 @@ func (t *round) strike(ctx context.Context, n *network, c Cell) (*happening, err
 		}
 		if !joins || n.processes() >= matrixMost {
 			n.disarm(h)
-			return h, fmt.Errorf("testnet: nobody came there: %s", n.describe())
+			return h, fmt.Errorf("testnet: %w: %s", errNobody, n.describe())
 		}
 	}
 	answered, err := n.pumpFor(ctx, answerWithin, func() bool { return n.answered(h) })
@@ -231,14 +241,27 @@ func (t *round) strike(ctx context.Context, n *network, c Cell) (*happening, err
 	return h, err
 }
 
-// judge says what is wrong with the outcomes of a run that has ended with a report or an error.
-func (t *round) judge(r *shoal.Report, failed error, want string) {
+// judge says what is wrong with the outcomes of a run that has ended with a report or an error. Of one that failed, the
+// fault that it failed after is to blame; those before are to be tried again, since the hash is not known.
+func (t *round) judge(r *shoal.Report, failed error, want string) (again []Cell) {
+	if r == nil {
+		last := len(t.outcomes) - 1
+		if t.outcomes[last].Problem == "" {
+			t.outcomes[last].Problem = fmt.Sprintf("the run failed then: %v", failed)
+		}
+		var bad []*Outcome
+		for _, o := range t.outcomes {
+			if o.Problem == "" {
+				again = append(again, o.Cell)
+				continue
+			}
+			bad = append(bad, o)
+		}
+		t.outcomes = bad
+		return again
+	}
 	for i, o := range t.outcomes {
 		if o.Problem != "" {
-			continue
-		}
-		if r == nil {
-			o.Problem = fmt.Sprintf("the run failed later: %v", failed)
 			continue
 		}
 		h := t.hit[i]
@@ -248,6 +271,7 @@ func (t *round) judge(r *shoal.Report, failed error, want string) {
 		}
 		o.Problem = o.problem(row >= 0, r.StateHash == want)
 	}
+	return nil
 }
 
 // problem compares an outcome with what is promised.

@@ -61,7 +61,7 @@ func (n *network) results(first, last int, want func(step int) int64) []report.F
 // count adds to each fault what was lost or doubled from it to the next one. What was wrong before the first is counted
 // there, too.
 func count(rows []report.Fault, list []*happening, peers []*peerState, first, last int, want func(step int) int64) {
-	steps := tally(peers, first)
+	steps := tally(peers)
 	at := list[0].at
 	for step := first; step <= last; step++ {
 		s, ok := steps[step]
@@ -95,11 +95,11 @@ type summed struct {
 
 // tally puts together what the peers say of each step. A peer's samples of a step are what its count grew by; where a peer
 // came in later, its first step only says that the step was committed.
-func tally(peers []*peerState, first int) map[int]*summed {
+func tally(peers []*peerState) map[int]*summed {
 	steps := map[int]*summed{}
 	for _, p := range peers {
 		mine := map[int]int64{}
-		prev := commit{step: first - 1}
+		var prev commit
 		for i, c := range p.commits {
 			s := steps[c.step]
 			if s == nil {

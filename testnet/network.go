@@ -26,7 +26,8 @@ const (
 type peerState struct {
 	*process
 	fate     fate
-	stops    int // how often it was stopped
+	stops    int  // how often it was stopped
+	thaws    bool // while it is stopped: it will go on
 	id, link string
 	report   *shoal.Report
 	standing Standing
@@ -212,9 +213,13 @@ func (n *network) after(wait time.Duration, do func() error) {
 	slices.SortStableFunc(n.later, func(a, b timed) int { return a.at.Compare(b.at) })
 }
 
-// over says whether nobody is left who could end the run.
+// over says whether nobody is left who could end the run. Stopped peers are waited for if the run has not ended without
+// them.
 func (n *network) over() bool {
-	return len(n.peers) > 0 && !slices.ContainsFunc(n.peers, func(p *peerState) bool { return p.fate == running || p.fate == leaving })
+	done := slices.ContainsFunc(n.peers, func(p *peerState) bool { return p.fate == ended && p.report != nil })
+	return len(n.peers) > 0 && !slices.ContainsFunc(n.peers, func(p *peerState) bool {
+		return p.fate == running || p.fate == leaving || p.fate == stopped && p.thaws && !done
+	})
 }
 
 // alive are the peers that take part, or soon will.
