@@ -18,7 +18,6 @@ import (
 	"shoal/internal/report"
 	"shoal/peer"
 	"shoal/swarm"
-	"shoal/testnet"
 )
 
 // nodeFlags are what `up` and `join` have in common.
