@@ -42,9 +42,9 @@ func (c *comm) Next(ctx context.Context) (fsdp.Entry, error) {
 	return engineEntry(e), nil
 }
 
-var giveKinds = map[fsdp.Kind]swarm.Kind{fsdp.Gradient: swarm.Gradient, fsdp.Forward: swarm.Forward, fsdp.State: swarm.State}
+var giveKinds = map[fsdp.Kind]swarm.Kind{fsdp.Gradient: swarm.Gradient, fsdp.Forward: swarm.Forward, fsdp.FillData: swarm.State}
 
-var sinkKinds = map[swarm.Kind]fsdp.Kind{swarm.Gradient: fsdp.Gradient, swarm.Forward: fsdp.Forward, swarm.State: fsdp.State}
+var sinkKinds = map[swarm.Kind]fsdp.Kind{swarm.Gradient: fsdp.Gradient, swarm.Forward: fsdp.Forward, swarm.State: fsdp.FillData}
 
 // engineSink gives a Node's pieces to the engine.
 type engineSink struct{ fsdp.Sink }
@@ -68,6 +68,9 @@ func engineEntry(e swarm.Entry) fsdp.Entry {
 	}
 	if v := e.View; v != nil {
 		to.View = &fsdp.View{Fence: v.Fence, Rank: v.Rank, Size: len(v.Members), Owner: v.Place.Owner, Backups: v.Place.Backups}
+		for _, p := range v.Members {
+			to.View.Exporting = to.View.Exporting || p.Offer.Out
+		}
 	}
 	return to
 }

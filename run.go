@@ -3,6 +3,7 @@ package shoal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -108,6 +109,13 @@ func (m *member) prepare(ctx context.Context) error {
 	}
 	if m.task != nil && cfg.Out != "" {
 		if err := checkOut(cfg.Out, m.task.model); err != nil {
+			m.task.close()
+			return err
+		}
+	}
+	if m.task != nil && cfg.Peers == 1 {
+		alone := m.task.training()
+		if err := m.enough(&alone); err != nil {
 			m.task.close()
 			return err
 		}

@@ -7,18 +7,17 @@ import (
 	"time"
 
 	"shoal/fsdp"
-	"shoal/internal/checkpoint"
 	"shoal/internal/place"
 	"shoal/internal/report"
 	"shoal/internal/version"
 	"shoal/peer"
 	"shoal/swarm"
-	"shoal/swarm/member"
+	log "shoal/swarm/member"
 )
 
 const (
 	leaveWait  = 3500 * time.Millisecond // for the others to take over what a peer that is leaving holds
-	enterTries = 3               // rounds through all known members, to join again
+	enterTries = 3                       // rounds through all known members, to join again
 )
 
 // entry is how a membership begins.
@@ -207,17 +206,11 @@ func (m *member) swarmConfig() swarm.Config {
 	cfg := swarm.Config{
 		Transport: m.transport(), Log: m.cfg.Log, RunID: m.link.Run, Secret: m.link.Secret,
 		Peers: m.cfg.Peers, OnWait: m.cfg.OnWait, OnStuck: m.stuck, Exact: true, Decide: m.decide(),
-		Packing: m.task.run.Wire.Packing, Timing: timing(mesh.Timing), Backups: mesh.Backups, History: m.history.encode,
+		Packing: m.task.run.Wire.Packing, Timing: timing(mesh.Timing), Backups: m.backups(), Ranges: m.task.ranges(), History: m.history.encode,
 		Offer: swarm.Offer{Kind: "daemon", Weight: m.cfg.Memory >> 20, Cores: m.cores(), Backend: m.device.Name(),
 			Fingerprint: m.fingerprint, ModelHash: m.task.fingerprint, Version: version.Version, Out: m.cfg.Out != ""},
 	}
 	cfg.Timing.LostAfter = int(time.Duration(mesh.LostAfter) * time.Second / swarm.Tick)
-	if mesh.Strategy == string(fsdp.DDP) {
-		cfg.Backups = place.All
-	}
-	for _, r := range fsdp.NewLayout(m.task.model, m.task.frozen).Ranges {
-		cfg.Ranges = append(cfg.Ranges, place.Range{Group: r.Unit, Size: int64(r.N)})
-	}
 	if warning := m.task.hyper().Reduce.Warning(); warning != "" {
 		m.cfg.Log.Warn(warning)
 		m.notice("%s", warning)
@@ -225,12 +218,20 @@ func (m *member) swarmConfig() swarm.Config {
 	return cfg
 }
 
-// timing is what mesh.timing names.
-func timing(name string) member.Timing {
-	if name == "wan" {
-		return member.WAN()
+// backups is how many members are to hold each range beside its owner.
+func (m *member) backups() int {
+	if m.task.run.Mesh.Strategy == string(fsdp.DDP) {
+		return place.All
 	}
-	return member.LAN()
+	return m.task.run.Mesh.Backups
+}
+
+// timing is what mesh.timing names.
+func timing(name string) log.Timing {
+	if name == "wan" {
+		return log.WAN()
+	}
+	return log.LAN()
 }
 
 // stuck tells the user that the run waits for somebody, and that it goes on.
@@ -260,12 +261,10 @@ func (m *member) engine(ctx context.Context, first swarm.Entry) (*fsdp.Engine, e
 	cfg.Device, cfg.Start = m.device, engineEntry(first)
 	cfg.Comm = &comm{node: m.node, enter: m.entered}
 	cfg.ActivationBudget = m.cfg.Memory / 4
-	for _, p := range first.View.Members {
-		cfg.Exporting = cfg.Exporting || p.Offer.Out
-	}
 	if m.out != nil {
 		cfg.Export = m.out.add
 	}
+	cfg.Backups = m.backups()
 	cfg.Trace, cfg.Stats, cfg.At = m.cfg.Trace, m.stats, m.cfg.At
 	if err := m.saving(&cfg, first.Payload != nil); err != nil {
 		return nil, err

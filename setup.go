@@ -12,6 +12,7 @@ import (
 	"shoal/fsdp"
 	"shoal/internal/data"
 	"shoal/internal/dataserve"
+	"shoal/internal/place"
 	"shoal/internal/runfile"
 	"shoal/kernel"
 	"shoal/model"
@@ -207,6 +208,15 @@ func (t *task) training() fsdp.Config {
 		Strategy: fsdp.Strategy(mesh.Strategy), KeepGathered: !mesh.Reshard, Recompute: fsdp.Recompute(mesh.Recompute),
 		ParamType: t.paramType(), Train: t.data, Eval: t.eval, Order: t.order,
 	}
+}
+
+// ranges are what the model is cut into, for the log.
+func (t *task) ranges() []place.Range {
+	var list []place.Range
+	for _, r := range fsdp.NewLayout(t.model, t.frozen).Ranges {
+		list = append(list, place.Range{Group: r.Unit, Size: int64(r.N)})
+	}
+	return list
 }
 
 // paramType is the type in which parameters travel and are computed with.

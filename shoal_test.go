@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"shoal/fsdp"
+	"shoal/internal/place"
 	"shoal/internal/runfile"
 	"shoal/kernel"
 	"shoal/kernel/cpu/gemm"
@@ -223,14 +224,21 @@ func TestReceivedBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cfg := &fsdp.Config{Model: task.model, Hyper: task.hyper(), Weights: []int64{1, 1, 1}, Order: task.order,
+			cfg := &fsdp.Config{Model: task.model, Hyper: task.hyper(), Order: task.order,
 				Strategy: fsdp.Strategy(c.strategy), ParamType: kernel.BF16, Eval: task.eval}
+			alike := place.Peer{Weight: 1, Keep: true}
+			backups := run.Mesh.Backups
+			if c.strategy == "ddp" {
+				backups = place.All
+			}
+			at := place.Start(task.ranges(), []place.Peer{alike, alike, alike}, backups)
 			var retried []int
 			if fsdp.Format(c.reduce).Exact() {
 				retried = []int{0}
 			}
 			for r, p := range reports[0].Peers {
-				want := fsdp.Received(cfg, r, retried)
+				cfg.Start.View = &fsdp.View{Rank: r, Size: 3, Owner: at.Owner, Backups: at.Backups}
+				want := fsdp.Received(cfg, retried)
 				if d := float64(p.BytesReceived)/float64(want) - 1; d < 0 || d > 0.05 {
 					t.Errorf("rank %d received %d bytes, the formula says %d: %+.1f%%", r, p.BytesReceived, want, 100*d)
 				}

@@ -150,11 +150,16 @@ func (t *Trained) end(ctx context.Context, dev kernel.Device, full *task) (*fsdp
 
 // withParameters is a run of no steps on one peer whose parameters are those that read gives.
 func (t *task) withParameters(ctx context.Context, dev kernel.Device, read func(name string, first int, dst []float32) error) (*fsdp.Result, error) {
-	c := t.training([]int64{1})
+	c := t.training()
 	c.Hyper.Steps, c.Device, c.Initial = 0, dev, read
-	d := &fsdp.Decider{Layout: fsdp.NewLayout(c.Model, c.Weights, c.Frozen), Hyper: c.Hyper,
+	d := &fsdp.Decider{Layout: fsdp.NewLayout(c.Model, c.Frozen), Hyper: c.Hyper,
 		BatchSize: func(step int) int { return len(t.order(step)) }}
-	c.Comm = fsdp.NewLocalMesh(1, d.Decide).Comm(0)
+	mesh := fsdp.NewLocalMesh(d.Layout, []int64{1}, 0, d.Decide)
+	var err error
+	if c.Start, err = mesh.Enter(ctx, 0); err != nil {
+		return nil, err
+	}
+	c.Comm = mesh.Comm(0)
 	e, err := fsdp.NewEngine(c)
 	if err != nil {
 		return nil, err
