@@ -207,7 +207,7 @@ func (c *Core) hurry() {
 	if lead != 0 {
 		c.election = election{}
 	}
-	again := c.election.tick == 0 || c.tick-c.election.tick >= uint64(c.cfg.Timing.Beat)
+	again := c.election.tick == 0 || c.tick >= c.election.tick+uint64(c.cfg.Timing.Beat)
 	if !c.election.open || !again || !c.firstVoter() || c.rn.BasicStatus().RaftState == raft.StateCandidate {
 		return
 	}
