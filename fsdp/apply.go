@@ -100,6 +100,7 @@ func (e *Engine) commit(o *Outcome) error {
 			}
 		}
 	}
+	e.rest()
 	return nil
 }
 

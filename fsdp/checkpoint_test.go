@@ -230,7 +230,7 @@ func TestSavingMemory(t *testing.T) {
 			kept := newMemory()
 			kept.forget = true
 			s := base(t)
-			s.weights = weights
+			s.weights, s.work = weights, make([]int64, len(weights))
 			s = s.saving(kept, every)
 			_, devices, err := s.run(t)
 			if err != nil {

@@ -266,8 +266,8 @@ func (d *Decider) sum(step int, members []ready) (*ready, error) {
 }
 
 // work is what a microbatch costs each member, from what it has cost: a quarter of what is new counts, all of it when the
-// cost has more than doubled. Who computed none is slowly taken to be quicker, so that it is tried again; who got none
-// since it was late is taken for too slow to get any, at first.
+// cost has more than doubled, but then a moment's trouble counts as four times the cost at most. Who computed none is slowly taken to be quicker, so that it is tried again; who got none
+// since it was late is taken for too slow to get any, at first. Where a sum depends on who computes what, only that counts.
 func (d *Decider) work(step int, old []int64, members []ready) []int64 {
 	next := make([]int64, len(members))
 	slowest := int64(1)
@@ -276,13 +276,19 @@ func (d *Decider) work(step int, old []int64, members []ready) []int64 {
 		if len(old) == len(members) {
 			was = old[r]
 		}
-		switch cost := min(max(members[r].Cost, 0), maxCost); {
-		case cost > 0 && (was <= 0 || cost > 2*was):
+		cost := min(max(members[r].Cost, 0), maxCost)
+		if !d.Hyper.Reduce.Exact() {
+			cost = min(cost, 1)
+		}
+		switch {
+		case cost > 0 && was <= 0:
 			next[r] = cost
+		case cost > 2*was && was > 0:
+			next[r] = min(cost, 4*was)
 		case cost > 0:
 			next[r] = max(1, (3*was+cost)/4)
 		case was > 0:
-			next[r] = max(1, was-was/50)
+			next[r] = max(1, was-max(1, was/50))
 		case was < 0:
 			next[r] = NoWork
 		}

@@ -48,7 +48,7 @@ type setup struct {
 	progress  func(*Outcome) // rank 0's
 	frozen    func(name string) bool
 	change    func(rank int, c *Config)
-	backups   int           // of each range; under DDP all
+	backups   int // of each range; under DDP all
 	exporting bool
 	work      []int64       // what a microbatch costs each member; nil: as measured
 	started   func(*Engine) // before the first step

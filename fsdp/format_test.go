@@ -155,7 +155,7 @@ func TestFloatSumsInRankOrder(t *testing.T) {
 	sums := [][]float32{{1e8, 1, 0}, {-1e8, 1e-8, 2}, {3, -1, 4}}
 	for _, order := range [][]int{{0, 1, 2}, {2, 0, 1}, {1, 2, 0}} {
 		var meter kernel.Meter
-		f := &float{meter: &meter, spare: byteList{}}
+		f := &float{meter: &meter}
 		u := &unit{given: map[int][]byte{}}
 		own := make([]int32, 3)
 		for _, source := range order {
@@ -220,7 +220,7 @@ func TestFormatMemory(t *testing.T) {
 	for _, f := range formats {
 		s := base(t).in(f)
 		s.weights = []int64{1, 1, 1, 1}
-		_, devices, err := s.run(t)
+		results, devices, err := s.run(t)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func TestFormatMemory(t *testing.T) {
 			// intervals; and bf16's rounding, half a unit.
 			limit := int64(3 * 2 * 4 * most)
 			if !f.Exact() {
-				limit += int64(4*len(devices)*l.Owned(r) + 2*most)
+				limit += int64(4*len(devices)*results[r].Owned + 2*most)
 			}
 			if peak := d.Meter().Peak(kernel.GradientWork); peak > limit {
 				t.Errorf("%s: rank %d held %d bytes of gradient work, want at most %d", f, r, peak, limit)

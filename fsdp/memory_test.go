@@ -44,7 +44,7 @@ func TestMemoryFallsWithMembers(t *testing.T) {
 				}
 				want := perParameter(strategy, n) * float64(parameters)
 				for rank, r := range results {
-					got := float64(r.ParameterBytes + r.GradientBytes + r.OptimizerBytes)
+					got := float64(r.ParameterBytes + r.GradientBytes + r.OptimizerBytes + r.BackupBytes)
 					if math.Abs(got-want) > 0.1*want {
 						t.Errorf("rank %d holds %.0f bytes at rest, want %.0f within a tenth", rank, got, want)
 					}

@@ -12,15 +12,19 @@ func TestNeed(t *testing.T) {
 		for _, weights := range [][]int64{{1}, {3, 1, 1}} {
 			for _, keep := range []bool{false, true} {
 				s := base(t)
-				s.strategy, s.weights, s.keep, s.frozen = strategy, weights, keep, freezeBlocks
+				s.strategy, s.weights, s.keep, s.frozen, s.backups = strategy, weights, keep, freezeBlocks, 1
 				results, devices, err := s.run(t)
 				if err != nil {
 					t.Fatal(err)
 				}
 				for r, res := range results {
-					rest, peak := Need(&Config{Model: s.model, Weights: weights, Strategy: strategy, KeepGathered: keep,
-						ParamType: s.params, Frozen: s.frozen}, r)
-					if got := res.ParameterBytes + res.GradientBytes + res.OptimizerBytes; got != rest {
+					start, err := s.mesh(s.sequence()).Enter(t.Context(), r)
+					if err != nil {
+						t.Fatal(err)
+					}
+					rest, peak := Need(&Config{Model: s.model, Start: start, Backups: s.backups, Strategy: strategy, KeepGathered: keep,
+						ParamType: s.params, Frozen: s.frozen})
+					if got := res.ParameterBytes + res.GradientBytes + res.OptimizerBytes + res.BackupBytes; got != rest {
 						t.Errorf("%s, %d members, rank %d: %d bytes at rest, estimated %d", strategy, len(weights), r, got, rest)
 					}
 					m := devices[r].Meter()

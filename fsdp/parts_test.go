@@ -3,8 +3,11 @@ package fsdp
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -14,85 +17,125 @@ import (
 	"shoal/kernel/ref"
 )
 
-func TestShares(t *testing.T) {
-	for _, weights := range [][]int64{{1}, {1, 1, 1}, {5, 1, 1}, {4, 2, 1, 1}, {1, 1, 1, 1, 1, 1, 1, 1, 1}, {1 << 40, 1}} {
-		var total, sum int64
-		for _, w := range weights {
-			total += w
+// deal is how many microbatches each member gets, and the time at which the last one is done.
+func deal(t *testing.T, step, m int, work, cost []int64) (counts []int, end int64) {
+	t.Helper()
+	at := 0
+	for r, s := range Deal(step, m, work) {
+		if s.First != at || s.Last < at {
+			t.Fatalf("work %v, step %d: share %d is %v, want it to start at %d", work, step, r, s, at)
 		}
-		got := make([]int64, len(weights))
-		const steps, m = 1000, 8
-		for step := range steps {
-			at := 0
-			for r, s := range Shares(step, m, weights) {
-				if s.First != at || s.Last < at {
-					t.Fatalf("weights %v, step %d: share %d is %v, want it to start at %d", weights, step, r, s, at)
+		at = s.Last
+		counts = append(counts, s.Last-s.First)
+		end = max(end, int64(s.Last-s.First)*cost[r])
+	}
+	if at != m {
+		t.Fatalf("work %v, step %d: %d of %d microbatches dealt", work, step, at, m)
+	}
+	return counts, end
+}
+
+// TestDeal compares with the best of all ways to deal.
+func TestDeal(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 300 {
+		n, m := 1+rng.IntN(4), rng.IntN(9)
+		cost := make([]int64, n)
+		for r := range cost {
+			cost[r] = 1 + rng.Int64N(12)
+		}
+		_, got := deal(t, rng.IntN(100), m, cost, cost)
+		var best func(r, left int) int64
+		best = func(r, left int) int64 {
+			if r == n-1 {
+				return int64(left) * cost[r]
+			}
+			min := int64(1 << 40)
+			for k := range left + 1 {
+				if end := max(int64(k)*cost[r], best(r+1, left-k)); end < min {
+					min = end
 				}
-				at = s.Last
-				got[r] += int64(s.Last - s.First)
 			}
-			if at != m {
-				t.Fatalf("weights %v, step %d: %d of %d microbatches dealt", weights, step, at, m)
-			}
+			return min
 		}
-		for r, w := range weights {
-			sum += got[r]
-			want := float64(steps*m) * float64(w) / float64(total)
-			if d := float64(got[r]) - want; d > 0.01*steps || d < -0.01*steps {
-				t.Errorf("weights %v: rank %d got %d microbatches, want about %.0f", weights, r, got[r], want)
-			}
-		}
-		if sum != steps*m {
-			t.Errorf("weights %v: %d microbatches, want %d", weights, sum, steps*m)
+		if want := best(0, m); got != want {
+			t.Errorf("costs %v, %d microbatches: done at %d, could be at %d", cost, m, got, want)
 		}
 	}
 }
 
-func TestCut(t *testing.T) {
+func TestDealTakesTurns(t *testing.T) {
+	for _, c := range []struct{ n, m int }{{1, 8}, {3, 8}, {7, 8}, {9, 8}, {3, 2}, {5, 12}, {4, 6}} {
+		got := make([]int, c.n)
+		for step := range 10 * c.n {
+			counts, _ := deal(t, step, c.m, make([]int64, c.n), make([]int64, c.n))
+			for r, k := range counts {
+				got[r] += k
+			}
+		}
+		for r, k := range got {
+			if k != 10*c.m {
+				t.Errorf("%d members, %d microbatches: rank %d got %d in %d steps, want %d", c.n, c.m, r, k, 10*c.n, 10*c.m)
+			}
+		}
+	}
+}
+
+func TestDealWithCosts(t *testing.T) {
 	for _, c := range []struct {
-		n       int
-		weights []int64
-		want    []int
+		m    int
+		work []int64
+		want []int
 	}{
-		{1024, []int64{1, 1, 1, 1}, []int{0, 256, 512, 768, 1024}},
-		{1000, []int64{1, 1}, []int{0, 512, 1000}},
-		{10, []int64{1, 1, 1}, []int{0, 0, 0, 10}},
-		{300, []int64{1, 1}, []int{0, 256, 300}},
-		{0, []int64{1, 1}, []int{0, 0, 0}},
-		{2560, []int64{8, 1, 1}, []int{0, 2048, 2304, 2560}},
+		{8, []int64{10, 10, 10, 10, 100}, []int{2, 2, 2, 2, 0}}, // the slow one would take as long as ten others
+		{8, []int64{10, 0, 10, 10}, []int{2, 2, 2, 2}},
+		{8, []int64{10, NoWork, 10}, []int{4, 0, 4}},
+		{6, []int64{10, 20}, []int{4, 2}},
+		{3, []int64{NoWork, NoWork}, []int{2, 1}}, // somebody has to
+		{0, []int64{1, 1}, []int{0, 0}},
+		{2, []int64{1 << 62, 1 << 62}, []int{1, 1}},
+		{1 << 20, []int64{1, 1}, []int{1 << 19, 1 << 19}},
 	} {
-		if got := newCutter(c.weights).cut([]segment{{0, c.n}}); !slices.Equal(got, c.want) {
-			t.Errorf("cut(%d, %v) = %v, want %v", c.n, c.weights, got, c.want)
+		if got, _ := deal(t, 1, c.m, c.work, c.work); !slices.Equal(got, c.want) {
+			t.Errorf("%d microbatches, work %v: %v, want %v", c.m, c.work, got, c.want)
 		}
 	}
+	_ = Deal(-1<<62, 5, []int64{1, 1, 1}) // a step that makes no sense
 }
 
-// TestSharesFollowWeights: over many small units everybody's share is right to within a granule or two.
-func TestSharesFollowWeights(t *testing.T) {
-	for _, weights := range [][]int64{slices.Repeat([]int64{1}, 20), {5, 1, 1}, {1000, 1, 1}, {3, 2, 7, 1}} {
-		c := newCutter(weights)
-		var total int64
-		for _, w := range weights {
-			total += w
-		}
-		owned, sum := make([]int, len(weights)), 0
-		for u := range 30 {
-			n := 1000 + 700*u%1900
-			sum += n
-			cuts := c.cut([]segment{{0, n}})
-			for r := range weights {
-				if cuts[r] > cuts[r+1] || cuts[r+1] > n || cuts[r+1]%Granule != 0 && cuts[r+1] != n {
-					t.Fatalf("weights %v: cuts %v of %d", weights, cuts, n)
-				}
-				owned[r] += cuts[r+1] - cuts[r]
+// TestRanges: whole granules, at most 64 in a vector, as even as can be, without gaps, and the same however units are joined.
+func TestRanges(t *testing.T) {
+	for _, n := range []int{1, 255, 256, 257, 64 * 256, 64*256 + 1, 100000, 1 << 22} {
+		l := &Layout{Units: []UnitLayout{{Name: "a"}}}
+		l.cut(0, segment{512, n}, false)
+		at, granules := 512, (n+Granule-1)/Granule
+		for i, r := range l.Ranges {
+			k := (r.N + Granule - 1) / Granule
+			if r.Off != at || r.N < 1 || (r.N%Granule != 0 && i < len(l.Ranges)-1) || k < granules/len(l.Ranges) || k > granules/len(l.Ranges)+1 {
+				t.Errorf("%d elements: range %d is %+v", n, i, r)
 			}
+			at += r.N
 		}
-		for r, w := range weights {
-			want := float64(sum) * float64(w) / float64(total)
-			if d := float64(owned[r]) - want; d > 2.5*Granule || d < -2.5*Granule {
-				t.Errorf("weights %v: rank %d owns %d of %d, want about %.0f", weights, r, owned[r], sum, want)
-			}
+		if at != 512+n || len(l.Ranges) != min(64, granules) {
+			t.Errorf("%d elements: %d ranges up to %d", n, len(l.Ranges), at)
 		}
+	}
+	m := base(t).model
+	wrapped, err := Wrap("layers:9").Apply(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pieces := func(l *Layout) map[string]bool { // tensors by range
+		set := map[string]bool{}
+		for _, r := range l.Ranges {
+			text := ""
+			l.Units[r.Unit].within(r.Off, r.Off+r.N, func(s Span, off, n int) { text += fmt.Sprint(s.Param.Name, off-s.Off, n, " ") })
+			set[text] = true
+		}
+		return set
+	}
+	if a, b := pieces(NewLayout(m, freezeBlocks)), pieces(NewLayout(wrapped, freezeBlocks)); !maps.Equal(a, b) {
+		t.Errorf("ranges %v, wrapped %v", a, b)
 	}
 }
 
@@ -123,29 +166,30 @@ func TestHashTree(t *testing.T) {
 		}
 		empty := sha256.Sum256(nil)
 		want := sha256.Sum256(slices.Concat([]byte{2}, level[0], empty[:]))
-		for _, weights := range [][]int64{{1}, {1, 1}, {1, 1, 1}, {5, 1, 1}, {1, 2, 3, 4, 5}} {
+		for _, members := range []int{1, 2, 3, 5, 8} {
 			all, none := []segment{{0, n}}, []segment{{0, 0}}
-			l := &Layout{Units: []UnitLayout{{Name: "a", Len: n, Cuts: newCutter(weights).cut(all), trained: all, frozen: none},
-				{Name: "b", Cuts: newCutter(weights).cut(none), trained: none, frozen: none}}}
+			l := &Layout{Units: []UnitLayout{{Name: "a", Len: n, trained: all, frozen: none}, {Name: "b", trained: none, frozen: none}}}
 			var covers [][][]Node
-			for r := range weights {
-				lo, hi := l.Units[0].Cuts[r], l.Units[0].Cuts[r+1]
+			for r := range members {
 				c := make([][]Node, 2)
-				if lo < hi {
-					c[0] = cover(lo/Granule, leaves(hi), leaves(n), data[4*lo:4*hi])
+				for part := r; part < 2*members; part += members { // two stretches each
+					lo, hi := leaves(n)*part/(2*members)*Granule, min(n, leaves(n)*(part+1)/(2*members)*Granule)
+					if lo < hi {
+						c[0] = append(c[0], cover(lo/Granule, leaves(hi), leaves(n), data[4*lo:4*hi])...)
+					}
 				}
-				if len(c[0]) > 2*10 {
-					t.Errorf("%d elements, weights %v: a cover of %d nodes", n, weights, len(c[0]))
+				if len(c[0]) > 4*10 {
+					t.Errorf("%d elements, %d members: a cover of %d nodes", n, members, len(c[0]))
 				}
 				covers = append(covers, c)
 			}
 			got, err := stateHash(l, covers)
 			if err != nil || got != hex.EncodeToString(want[:]) {
-				t.Errorf("%d elements, weights %v: %s, %v; want %x", n, weights, got, err, want)
+				t.Errorf("%d elements, %d members: %s, %v; want %x", n, members, got, err, want)
 			}
 			if len(covers[0][0]) > 0 {
 				if _, err := stateHash(l, covers[1:]); err == nil {
-					t.Errorf("%d elements, weights %v: no error although a part is missing", n, weights)
+					t.Errorf("%d elements, %d members: no error although a part is missing", n, members)
 				}
 			}
 		}
@@ -191,7 +235,7 @@ func TestWalk(t *testing.T) {
 // travel while earlier units are computed.
 func TestPrefetch(t *testing.T) {
 	s := base(t)
-	s.weights = []int64{1, 1}
+	s.weights, s.work = []int64{1, 1}, []int64{1, 1}
 	var mu sync.Mutex
 	var events []Event
 	s.trace = func(rank int, e Event) {
@@ -290,6 +334,8 @@ func TestDecideRefuses(t *testing.T) {
 		{"a microbatch is missing", func(r *ready) { r.Counts[1] = 5 }},
 		{"too few samples", func(r *ready) { r.Samples = 15 }},
 		{"another model", func(r *ready) { r.Max = r.Max[1:] }},
+		{"half an audit", func(r *ready) { r.Audit = []byte{0, 1, 2} }},
+		{"an audit of no range", func(r *ready) { r.Audit = append([]byte{127}, make([]byte, 8)...) }},
 	} {
 		r := goodReady(d)
 		c.change(&r)
@@ -313,7 +359,7 @@ func FuzzDecide(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add([]byte(nil), said)
-		if _, prev, err := d.Decide(nil, [][]byte{said}); err == nil {
+		if _, prev, _, err := d.Decide(nil, nil, [][]byte{said}); err == nil {
 			f.Add(prev, said)
 		}
 	}
@@ -328,8 +374,8 @@ func FuzzDecide(f *testing.F) {
 		if len(prev) == 0 {
 			prev = nil
 		}
-		_, _, _ = floats.Decide(prev, [][]byte{said})
-		kind, b, err := d.Decide(prev, [][]byte{said})
+		_, _, _, _ = floats.Decide(prev, nil, [][]byte{said})
+		kind, b, _, err := d.Decide(prev, []int64{7}, [][]byte{said})
 		if err != nil {
 			return
 		}
@@ -346,15 +392,21 @@ func FuzzDecide(f *testing.F) {
 func testEngine(t *testing.T) *Engine {
 	t.Helper()
 	s := base(t)
-	e, err := NewEngine(Config{Model: s.model, Device: ref.New(), Comm: NewLocalMesh(1, nil).Comm(0), Hyper: s.hyper, Weights: []int64{1},
-		Strategy: FSDP, Recompute: RecomputeAuto, Train: s.train, Order: func(int) []int { return []int{0} }})
+	mesh := s.mesh(nil)
+	cfg := s.config(mesh, 0, func(int) []int { return []int{0} })
+	cfg.Device = ref.New()
+	var err error
+	if cfg.Start, err = mesh.Enter(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	e, err := NewEngine(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return e
 }
 
-// An outcome that belongs to no such model is an error on every member, not a panic.
+// What belongs to no such model or view is an error on every member, not a panic.
 func TestApplyRefuses(t *testing.T) {
 	e := testEngine(t)
 	all := make([]int16, len(e.layout.Tensors))
@@ -364,24 +416,91 @@ func TestApplyRefuses(t *testing.T) {
 		"short exponents": {Kind: EntryCommit, Used: all[1:], Next: all},
 		"short next":      {Kind: EntryRetry, Next: all[1:]},
 		"another step":    {Kind: EntryRetry, Next: all, Step: 1},
+		"another try":     {Kind: EntryRetry, Next: all, Attempt: 1},
 	} {
-		if done, err := e.apply(o); done || err == nil {
+		b, err := cbor.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done, err := e.apply(Entry{Kind: o.Kind, Payload: b}); done || err == nil {
 			t.Errorf("%s: applied", name)
 		}
+	}
+	ranges := len(e.layout.Ranges)
+	view := func(rank, size int, owner int, backups ...int) Entry {
+		v := &View{Rank: rank, Size: size, Owner: slices.Repeat([]int{owner}, ranges)}
+		for range ranges {
+			v.Backups = append(v.Backups, backups)
+		}
+		return Entry{Kind: EntryView, View: v}
+	}
+	for name, entry := range map[string]Entry{
+		"no payload":     {Kind: EntryCommit},
+		"garbage":        {Kind: EntryCommit, Payload: []byte{1, 2, 3}},
+		"no members":     view(0, 0, 0),
+		"rank":           view(2, 2, 0),
+		"no owner":       view(0, 2, -1),
+		"owner":          view(0, 2, 2),
+		"backup":         view(0, 2, 0, 2),
+		"owner twice":    view(0, 2, 0, 0),
+		"backup twice":   view(0, 3, 0, 1, 1),
+		"few ranges":     {Kind: EntryView, View: &View{Size: 1}},
+		"work of others": {Kind: EntryLate, Work: []int64{1, 2}},
+	} {
+		if done, err := e.apply(entry); done || err == nil {
+			t.Errorf("%s: applied", name)
+		}
+	}
+	for _, f := range []Fill{{-1, 0}, {ranges, 0}, {0, -1}, {0, 1}} {
+		if _, err := e.place.wanted([]Fill{f}); err == nil {
+			t.Errorf("%v is taken for a fill", f)
+		}
+	}
+	other := testEngine(t)
+	other.place.Size = 2
+	if _, err := other.apply(view(1, 2, 0, 1)); err != nil {
+		t.Errorf("a view in which this member is backup of what it owned: %v", err)
+	}
+	if _, err := other.apply(view(0, 2, 1)); err != nil {
+		t.Errorf("a view in which this member holds nothing: %v", err)
+	}
+	if _, err := other.apply(view(0, 2, 0)); err == nil {
+		t.Error("this member holds nothing, and became an owner")
 	}
 }
 
 func TestSinkRefuses(t *testing.T) {
 	e := testEngine(t)
-	e.expect(1)
+	a, err := e.begin(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
-		unit, source, offset, n int
-	}{{-1, 0, 0, 4}, {99, 0, 0, 4}, {0, 5, 0, 4}, {0, 0, -1, 4}, {0, 0, 0, 3}, {0, 0, 1 << 30, 4}} {
-		if err := e.Add(c.unit, c.source, c.offset, make([]byte, c.n)); err == nil {
+		kind                   Kind
+		tag, source, offset, n int
+	}{{Gradient, -1, 0, 0, 4}, {Gradient, 99, 0, 0, 4}, {Gradient, 0, 5, 0, 4}, {Gradient, 0, 0, -1, 4}, {Gradient, 0, 0, 0, 3},
+		{Gradient, 0, 0, 1 << 30, 4}, {Gradient, 0, 0, 1<<63 - 1, 4}, {Forward, 0, 0, 0, 4}, {Forward, -1, 0, 0, 4}, {FillData, 0, 0, 0, 4},
+		{FillData, -1, 0, 0, 4}, {FillData, 1 << 20, 0, 0, 4}, {0, 0, 0, 0, 4}, {9, 0, 0, 0, 4}} {
+		if err := a.Add(c.kind, c.tag, c.source, c.offset, make([]byte, c.n)); err == nil {
 			t.Errorf("%+v was added", c)
 		}
 	}
-	if e.Done(0, 0, 1) != nil || e.Done(0, 0, 1) == nil {
+	for _, c := range []struct {
+		kind               Kind
+		tag, source, count int
+	}{{Gradient, 0, 0, 3}, {Gradient, 0, 0, 0}, {Gradient, 0, 0, -1}, {Gradient, 99, 0, 1}, {Gradient, 0, 1, 1}, {Forward, 0, 0, 2}, {FillData, 0, 0, 1}, {0, 0, 0, 1}} {
+		if err := a.Done(c.kind, c.tag, c.source, c.count); err == nil {
+			t.Errorf("%+v was counted", c)
+		}
+	}
+	if a.Done(Gradient, 0, 0, 2) != nil || a.Done(Gradient, 0, 0, 1) == nil {
 		t.Error("a microbatch was counted twice")
+	}
+	if err := a.complete(); err == nil || !strings.Contains(err.Error(), "is not whole here") {
+		t.Errorf("most sums are missing: %v", err)
+	}
+	a.end(errClosed)
+	if a.Add(Gradient, 0, 0, 0, make([]byte, 4)) == nil || a.Done(Gradient, 1, 0, 2) == nil {
+		t.Error("something was added after the attempt was over")
 	}
 }

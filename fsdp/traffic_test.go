@@ -14,7 +14,8 @@ import (
 // streams.
 type counting struct {
 	Comm
-	n *atomic.Int64
+	rank int
+	n    *atomic.Int64
 }
 
 type countingSink struct {
@@ -22,13 +23,13 @@ type countingSink struct {
 	c counting
 }
 
-func (s countingSink) Add(unit, source, offset int, data []byte) error {
+func (s countingSink) Add(kind Kind, tag, source, offset int, data []byte) error {
 	s.c.count(data)
-	return s.Sink.Add(unit, source, offset, data)
+	return s.Sink.Add(kind, tag, source, offset, data)
 }
 
-func (c counting) Begin(fence uint64, sink Sink) error {
-	return c.Comm.Begin(fence, countingSink{sink, c})
+func (c counting) Begin(ctx context.Context, fence uint64, sink Sink) (context.Context, error) {
+	return c.Comm.Begin(ctx, fence, countingSink{sink, c})
 }
 
 func (c counting) AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait, given func() error) {
@@ -39,7 +40,7 @@ func (c counting) AllGather(ctx context.Context, tag uint32, width int, mine []b
 		}
 		for r, p := range parts {
 			switch {
-			case r == c.Rank():
+			case r == c.rank:
 			case width == 4:
 				c.count(p)
 			default:
@@ -83,6 +84,11 @@ func TestReceived(t *testing.T) {
 		{"fp32", func(s *setup) { s.hyper.Reduce = Float32 }},
 		{"bf16", func(s *setup) { s.hyper.Reduce = BFloat16 }},
 		{"bf16, ddp", func(s *setup) { s.hyper.Reduce, s.strategy = BFloat16, DDP }},
+		{"1 backup", func(s *setup) { s.backups = 1 }},
+		{"1 backup, frozen, zero1", func(s *setup) { s.strategy, s.frozen, s.backups = Zero1, freezeBlocks, 1 }},
+		{"everything everywhere", func(s *setup) { s.backups = 2 }},
+		{"bf16, 1 backup", func(s *setup) { s.hyper.Reduce, s.backups = BFloat16, 1 }},
+		{"fixed16, 1 backup", func(s *setup) { s.hyper.Reduce, s.backups = Fixed16, 1 }},
 		{"more members than microbatches", func(s *setup) { s.weights = []int64{1, 1, 1, 9, 1, 1, 1, 1} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -90,15 +96,19 @@ func TestReceived(t *testing.T) {
 			s.weights = []int64{3, 1, 1}
 			c.change(&s)
 			order := func(int) []int { return []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10} }
-			d := &Decider{Layout: NewLayout(s.model, s.frozen), Hyper: s.hyper, BatchSize: func(int) int { return 11 }}
-			mesh := NewLocalMesh(len(s.weights), d.Decide)
+			s.work = make([]int64, len(s.weights))
+			mesh := s.mesh(order)
 			var cfgs []*Config
 			received := make([]atomic.Int64, len(s.weights))
 			errs := make(chan error, len(s.weights))
 			for r := range s.weights {
-				cfg := &Config{Model: s.model, Device: ref.New(), Comm: counting{mesh.Comm(r), &received[r]}, Hyper: s.hyper,
-					Weights: s.weights, Frozen: s.frozen, Strategy: s.strategy, KeepGathered: s.keep, Recompute: s.recompute,
-					ParamType: s.params, Train: s.train, Eval: s.eval, Order: order}
+				c := s.config(mesh, r, order)
+				c.Device, c.Comm = ref.New(), counting{mesh.Comm(r), r, &received[r]}
+				var err error
+				if c.Start, err = mesh.Enter(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+				cfg := &c
 				cfgs = append(cfgs, cfg)
 				go func() {
 					e, err := NewEngine(*cfg)
@@ -118,7 +128,7 @@ func TestReceived(t *testing.T) {
 				retried = []int{0}
 			}
 			for r, cfg := range cfgs {
-				if got, want := received[r].Load(), Received(cfg, r, retried); got != want {
+				if got, want := received[r].Load(), Received(cfg, retried); got != want {
 					t.Errorf("rank %d received %d bytes, the formula says %d", r, got, want)
 				}
 			}
