@@ -402,6 +402,14 @@ func (en *engine) waiting() (ids []uint64) {
 	return ids
 }
 
+// blockers are those whom it waits for right now: nobody while it is computing.
+func (en *engine) blockers() []uint64 {
+	if a := en.att; a.due > 0 && !a.computed {
+		return nil
+	}
+	return en.waiting()
+}
+
 // phase is what SetWaiting tells.
 func (en *engine) phase() string {
 	switch a := en.att; {

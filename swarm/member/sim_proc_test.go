@@ -86,7 +86,7 @@ func (p *proc) tick() {
 	p.ticks++
 	p.notice()
 	if a := p.en.att; a != nil && !p.en.done {
-		p.core.SetWaiting(a.fence, p.en.phase(), 0, p.en.waiting())
+		p.core.SetWaiting(a.fence, p.en.phase(), 0, p.en.blockers())
 	}
 	p.core.Tick()
 	p.collect()

@@ -121,7 +121,11 @@ func (d *schedule) mischief() {
 		return
 	}
 	ticks := func(n int) int64 { return perTick * int64(1+d.rng.IntN(n)) }
-	switch d.rng.IntN(10) {
+	what := d.rng.IntN(10)
+	if what < 7 && !d.settled() {
+		return // a death and somebody thrown out by mistake are two deaths
+	}
+	switch what {
 	case 0, 1:
 		d.kill(p)
 	case 2:
@@ -145,7 +149,7 @@ func (d *schedule) mischief() {
 			d.join(fmt.Sprintf("q%d", len(d.asks)), d.rng.IntN(4) == 0, d.weight(len(d.ids)))
 		}
 	case 9:
-		if d.quiet() && len(d.newest.ids) > 1 {
+		if d.quiet() && d.replaceable(p) {
 			d.note("%d wants to leave", p.id)
 			p.leaving = true
 			p.core.Leave("had enough")
@@ -233,6 +237,24 @@ func (d *schedule) quiet() bool {
 		}
 	}
 	return true
+}
+
+// settled says whether everybody whose death matters lives: members of the view, and voters.
+func (d *schedule) settled() bool {
+	ids := slices.Clone(d.newest.ids)
+	for _, id := range d.ids {
+		if p := d.procs[id]; !p.over {
+			ids = append(append(ids, p.core.conf.GetVoters()...), p.core.conf.GetVotersOutgoing()...)
+		}
+	}
+	return !slices.ContainsFunc(ids, func(id uint64) bool { return d.procs[id].over })
+}
+
+// replaceable says whether the log can do without a member: another daemon is in the view.
+func (d *schedule) replaceable(p *proc) bool {
+	return slices.ContainsFunc(d.newest.ids, func(id uint64) bool {
+		return id != p.id && d.procs[id].self.Offer.Kind == "daemon"
+	})
 }
 
 // kill ends a process, or two, if it was promised that the run survives that.
