@@ -178,7 +178,7 @@ func (m *member) cause(ctx context.Context, err error) error {
 // aboutSelf says so if it was this peer that the others lost: that is what its user wants to know, not whom it missed.
 func (m *member) aboutSelf(err error) error {
 	var stopped *swarm.StoppedError
-	if !errors.As(err, &stopped) {
+	if !errors.As(err, &stopped) || stopped.Gone {
 		return err
 	}
 	self := m.host.Self()

@@ -205,7 +205,7 @@ func (m *member) swarmConfig() swarm.Config {
 	mesh := m.task.run.Mesh
 	cfg := swarm.Config{
 		Transport: m.transport(), Log: m.cfg.Log, RunID: m.link.Run, Secret: m.link.Secret,
-		Peers: m.cfg.Peers, OnWait: m.cfg.OnWait, OnStuck: m.stuck, Exact: true, Decide: m.decide(),
+		Peers: m.cfg.Peers, OnWait: m.waits, OnStuck: m.stuck, Exact: true, Decide: m.decide(),
 		Packing: m.task.run.Wire.Packing, Timing: timing(mesh.Timing), Backups: m.backups(), Ranges: m.task.ranges(), History: m.history.encode,
 		Offer: swarm.Offer{Kind: "daemon", Weight: m.cfg.Memory >> 20, Cores: m.cores(), Backend: m.device.Name(),
 			Fingerprint: m.fingerprint, ModelHash: m.task.fingerprint, Version: version.Version, Out: m.cfg.Out != ""},
@@ -216,6 +216,13 @@ func (m *member) swarmConfig() swarm.Config {
 		m.notice("%s", warning)
 	}
 	return cfg
+}
+
+// waits tells how many peers are there, until the run has begun.
+func (m *member) waits(have, want int) {
+	if m.cfg.OnWait != nil && m.view.Load() == nil {
+		m.cfg.OnWait(have, want)
+	}
 }
 
 // backups is how many members are to hold each range beside its owner.
