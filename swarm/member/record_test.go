@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+	"shoal/internal/place"
 	"shoal/swarm/wire"
 )
 
@@ -16,8 +17,9 @@ func TestRecordRoundTrip(t *testing.T) {
 	for _, r := range []*record{
 		{Kind: recordAdmit, Member: &m},
 		{Kind: recordLeave, ID: 7, Reason: "x"},
-		{Kind: recordView, Follows: 1, Number: 2, IDs: []uint64{7, 8}, Reason: "start"},
-		{Kind: recordCommit, Follows: 3, Body: []byte{1, 2}},
+		{Kind: recordView, Follows: 1, Number: 2, IDs: []uint64{7, 8}, Reason: "start", Have: []byte{0, 2}, Want: []byte{1, 1}, Work: []int64{0, -1}},
+		{Kind: recordCommit, Follows: 3, Body: []byte{1, 2}, Work: []int64{7}, Fills: []int64{0, 1}},
+		{Kind: recordLate, Follows: 3, Work: []int64{7, -1}},
 		{Kind: recordStop, ID: 7, Reason: "gone"},
 	} {
 		got, err := decodeRecord(r.encode())
@@ -42,29 +44,50 @@ func TestRecordRoundTrip(t *testing.T) {
 func FuzzRecord(f *testing.F) {
 	f.Add((&record{Kind: recordView, Number: 1, IDs: []uint64{1, 2}}).encode())
 	f.Add((&record{Kind: recordAdmit, Member: &Member{ID: 1, Peer: "p"}}).encode())
+	f.Add((&record{Kind: recordView, Number: 1, IDs: []uint64{1, 2}, Have: []byte{0, 2, 1, 1}, Want: []byte{0, 2, 1, 1}, Work: []int64{0, 0}}).encode())
+	f.Add((&record{Kind: recordCommit, Follows: 4, Number: 2, IDs: []uint64{2, 3}, Have: []byte{0, 0, 0, 0}, Want: []byte{0, 0, 1, 0}, Work: []int64{0, 0}, Fills: []int64{1, 1}}).encode())
+	f.Add((&record{Kind: recordLate, Follows: 4, Work: []int64{0, -1}}).encode())
 	f.Add([]byte{0xa1, 7, 0x5b, 0, 0, 1, 0, 0, 0, 0, 0}) // 2^40 bytes
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := decodeRecord(b)
 		if err != nil {
 			return
 		}
-		st := &state{Peers: 3, Members: []Member{{ID: 1, Peer: "a"}, {ID: 2, Peer: "b"}}}
-		st.apply(5, r)
-		st.current(1)
+		for _, st := range someStates() {
+			st.apply(9, r)
+			st.entry(1)
+			if _, err := decodeState(st.encode()); err != nil {
+				t.Fatalf("after %+v: %v", r, err)
+			}
+		}
 		if again, err := decodeRecord(r.encode()); err != nil || !bytes.Equal(again.encode(), r.encode()) {
 			t.Fatalf("%+v does not survive encoding: %v", r, err)
 		}
 	})
 }
 
+// someStates are a run before its first view, and one of two ranges and two members behind fence 4.
+func someStates() []*state {
+	ranges := []place.Range{{Size: 256}, {Group: 1, Size: 512}}
+	members := []Member{{ID: 1, Peer: "a"}, {ID: 2, Peer: "b"}, {ID: 3, Peer: "c"}}
+	both := place.Map{Owner: []int{0, 1}, Backups: [][]int{{1}, nil}}
+	return []*state{
+		{Peers: 3, Members: members, ranges: ranges, Backups: 1},
+		{Peers: 3, Members: members, ranges: ranges, Backups: 1, Number: 1, ViewFence: 4, ViewIDs: []uint64{1, 2}, Fence: 4, Last: recordView,
+			Work: []int64{0, 0}, have: both, want: both, fills: []place.Fill{{Range: 1, To: 0}}},
+	}
+}
+
 func FuzzState(f *testing.F) {
-	f.Add((&state{Peers: 2, Members: []Member{{ID: 1, Peer: "a"}}, Number: 1, ViewIDs: []uint64{1}, Fence: 4, Payload: []byte("x")}).encode())
+	for _, st := range someStates() {
+		f.Add(st.encode())
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		st, err := decodeState(b)
 		if err != nil {
 			return
 		}
-		st.current(1)
+		st.entry(1)
 		st.refuse(Member{ID: 9, Peer: "z"})
 		if _, err := decodeState(st.encode()); err != nil {
 			t.Fatalf("does not survive encoding: %v", err)
@@ -85,7 +108,7 @@ func FuzzRaftMessage(f *testing.F) {
 		if _, err := decodeRaft(b); err != nil {
 			return
 		}
-		s := newSim(t, 2)
+		s := newCluster(t, 2)
 		s.open(1, nil)
 		s.admit(2)
 		c := s.cores[2]
