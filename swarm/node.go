@@ -146,7 +146,6 @@ type Node struct {
 	mu      sync.Mutex
 	closed  bool
 	change  chan struct{}                // closed and replaced when anything below changes
-	in      bool                         // a view that this member is in has begun
 	view    *View                        // the caller's: of the last View or Next
 	entries []Entry                      // not yet returned by View or Next
 	fence   uint64                       // of the attempt that the caller is in

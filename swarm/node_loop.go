@@ -142,14 +142,11 @@ func (n *Node) handle(e member.Event) {
 	}
 }
 
-// enter begins the attempt that an entry names. Before this member is in a view, entries are none of its caller's.
+// enter begins the attempt that an entry names.
 func (n *Node) enter(e Entry) {
 	n.exchange.advance(e.Fence, e.Kind == EntryCommit || e.Kind == EntryRetry || e.Kind == EntryDone)
 	n.update(func() {
-		n.in = n.in || e.View != nil && e.View.Rank >= 0
-		if n.in {
-			n.entries = append(n.entries, e)
-		}
+		n.entries = append(n.entries, e)
 		n.done = n.done || e.Kind == EntryDone
 	})
 }

@@ -1,7 +1,6 @@
 package swarm
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,155 +14,34 @@ import (
 	"shoal/swarm/wire"
 )
 
-// cluster is several Nodes over one memnet, inside a synctest bubble: its seconds cost nothing.
-type cluster struct {
-	t     *testing.T
-	net   *memnet.Network
-	want  int
-	nodes []*Node
-	hosts []*memnet.Host
-}
-
-func newCluster(t *testing.T, want int) *cluster {
-	c := &cluster{t: t, net: memnet.New(), want: want}
-	return c
-}
-
-func (c *cluster) config(i int) Config {
-	cfg := Config{Transport: c.net.Host(peerName(i)), RunID: "run", Secret: "secret", Run: []byte("description"), Peers: c.want,
-		Exact: true, Offer: Offer{Kind: "daemon", Weight: int64(i) + 1, ModelHash: "model", Fingerprint: "kernels"}, Decide: count}
-	if i > 0 {
-		cfg.Contact = &Contact{Peer: peerName(0)}
-		cfg.Run = nil
-	}
-	return cfg
-}
-
-// add starts node i.
-func (c *cluster) add(i int) *Node {
-	c.t.Helper()
-	cfg := c.config(i)
-	n, err := Start(c.t.Context(), cfg)
-	if err != nil {
-		c.t.Fatalf("node %d: %v", i, err)
-	}
-	c.nodes = append(c.nodes, n)
-	c.hosts = append(c.hosts, cfg.Transport.(*memnet.Host))
-	return n
-}
-
-func (c *cluster) start() {
-	c.t.Helper()
-	for i := range c.want {
-		c.add(i)
-	}
-	c.each(func(i int, n *Node) error {
-		v, err := n.View(c.t.Context())
-		if err == nil && (v.Rank != i || len(v.Members) != c.want || v.Number != 1 || v.Members[i].Offer.Weight != int64(i)+1) {
-			err = fmt.Errorf("view %+v", v)
-		}
-		return err
-	})
-}
-
-// each calls f for each node, in goroutines, and waits.
-func (c *cluster) each(f func(i int, n *Node) error) {
-	c.t.Helper()
-	var g sync.WaitGroup
-	for i, n := range c.nodes {
-		g.Go(func() {
-			if err := f(i, n); err != nil {
-				c.t.Errorf("node %d: %v", i, err)
-			}
-		})
-	}
-	g.Wait()
-}
-
-// end closes all nodes and waits for every goroutine.
-func (c *cluster) end() {
-	c.each(func(_ int, n *Node) error { return errors.Join(n.Close(), n.Close()) })
-	for _, h := range c.hosts {
-		h.Close()
-	}
-	c.net.Wait()
-}
-
-// count commits "0", "1", ...; 30 is retried once as "30 again"; 100 ends the run.
-func count(prev []byte, readies [][]byte) Decision {
-	for _, r := range readies {
-		if string(r) != string(readies[0]) {
-			return Decision{Kind: EntryStop, Payload: fmt.Appendf(nil, "Ready %q and %q", r, readies[0])}
-		}
-	}
-	switch r := string(readies[0]); {
-	case r == "30" && string(prev) == "29":
-		return Decision{Kind: EntryRetry, Payload: []byte("30 first")}
-	case r == "100":
-		return Decision{Kind: EntryDone, Payload: []byte("end")}
-	case r == "bad":
-		return Decision{Kind: EntryStop, Payload: []byte("gradients are not finite")}
-	default:
-		return Decision{Kind: EntryCommit, Payload: readies[0]}
-	}
-}
-
-// train goes through steps 0 to 100.
-func train(ctx context.Context, n *Node) error {
-	var fence uint64
-	for step := 0; ; {
-		if err := n.Ready(fmt.Append(nil, step)); err != nil {
-			return err
-		}
-		e, err := n.Next(ctx)
-		if err != nil {
-			return err
-		}
-		if e.Fence <= fence {
-			return fmt.Errorf("fence %d after %d", e.Fence, fence)
-		}
-		fence = e.Fence
-		switch e.Kind {
-		case EntryDone:
-			if step != 100 || string(e.Payload) != "end" {
-				return fmt.Errorf("done at step %d with %q", step, e.Payload)
-			}
-			_, err := n.Next(ctx)
-			if !errors.Is(err, ErrDone) {
-				return fmt.Errorf("after the end: %v", err)
-			}
-			return nil
-		case EntryRetry:
-			if string(e.Payload) != "30 first" {
-				return fmt.Errorf("retry with %q", e.Payload)
-			}
-		default:
-			if string(e.Payload) != fmt.Sprint(step) {
-				return fmt.Errorf("step %d committed as %q", step, e.Payload)
-			}
-			step++
-		}
-	}
-}
-
 func TestRunFromStartToDone(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, n)
-				c.start()
-				want := 1
-				if n >= 3 {
-					want = 3
-				}
+				all := c.start()
+				want := map[int]int{1: 1, 2: 1, 3: 3, 5: 5}[n]
 				c.each(func(i int, n *Node) error {
-					if s := n.Status(); len(s.Voters) != want || s.Members != c.want || s.Leader == "" {
+					s := n.Status()
+					voters := 0
+					for r, m := range s.Members {
+						if m.Voter {
+							voters++
+						}
+						if m.Rank != r || m.Peer != peerName(r) || m.Kind != "daemon" {
+							return fmt.Errorf("status of rank %d: %+v", r, m)
+						}
+					}
+					if voters != want || len(s.Members) != c.want || s.Leader == "" || s.Redundancy != min(1, c.want-1) {
 						return fmt.Errorf("status %+v", s)
 					}
-					return train(t.Context(), n)
+					return nil
 				})
+				c.train(all...)
+				c.running.Wait()
+				c.same(all...)
 				begin := time.Now()
-				c.end()
+				c.close()
 				if waited := time.Since(begin); waited > time.Second {
 					t.Errorf("closing took %v", waited)
 				}
@@ -195,7 +73,7 @@ func TestOnWaitAndDescribe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.nodes, c.hosts = append(c.nodes, n), append(c.hosts, cfg.Transport.(*memnet.Host))
+		c.nodes, c.hosts = append(c.nodes, n), append(c.hosts, cfg.Transport.(refusing).Host)
 		c.add(1)
 		// Any member describes the run and says who leads.
 		run, err := Describe(t.Context(), c.net.Host("stranger"), Contact{Peer: peerName(1)}, "run", "secret")
@@ -207,7 +85,7 @@ func TestOnWaitAndDescribe(t *testing.T) {
 		if n, err = Start(t.Context(), cfg); err != nil {
 			t.Fatal(err)
 		}
-		c.nodes, c.hosts = append(c.nodes, n), append(c.hosts, cfg.Transport.(*memnet.Host))
+		c.nodes, c.hosts = append(c.nodes, n), append(c.hosts, cfg.Transport.(refusing).Host)
 		if _, err := n.View(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -216,7 +94,7 @@ func TestOnWaitAndDescribe(t *testing.T) {
 			t.Errorf("waits: %s", got)
 		}
 		mu.Unlock()
-		c.end()
+		c.close()
 	})
 }
 
@@ -257,14 +135,13 @@ func TestRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		try("late", "has started", func(cfg *Config) { cfg.Transport = c.net.Host("late") })
-		c.end()
+		c.close()
 	})
 }
 
 func TestBadConfig(t *testing.T) {
 	host := memnet.New().Host("a")
-	good := Config{Transport: host, RunID: "r", Peers: 1, Decide: count, Offer: Offer{Kind: "daemon"}}
+	good := Config{Transport: host, RunID: "r", Peers: 1, Decide: newCluster(t, 1).decide, Offer: Offer{Kind: "daemon"}}
 	for name, change := range map[string]func(*Config){
 		"Transport": func(c *Config) { c.Transport = nil },
 		"RunID":     func(c *Config) { c.RunID = "" },
@@ -281,78 +158,6 @@ func TestBadConfig(t *testing.T) {
 		if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-// Each process that goes takes the run with it: everybody else ends within 10 s and names it.
-func TestLostMember(t *testing.T) {
-	for _, x := range []struct {
-		members, lost int
-		freeze        bool // no reset: its packets just stop
-	}{{2, 0, false}, {2, 1, false}, {3, 0, false}, {3, 1, false}, {3, 0, true}, {5, 4, false}, {5, 2, true}} {
-		t.Run(fmt.Sprintf("%d of %d freeze %v", x.lost, x.members, x.freeze), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t, x.members)
-				c.start()
-				begin := time.Now()
-				release := make(chan struct{})
-				if x.freeze {
-					go c.nodes[x.lost].call(func() { <-release })
-				} else {
-					c.hosts[x.lost].Close()
-				}
-				c.each(func(i int, n *Node) error {
-					if i == x.lost && x.freeze {
-						return nil
-					}
-					_, err := n.Next(t.Context())
-					var stopped *StoppedError
-					if !errors.As(err, &stopped) || n.Err() != err {
-						return fmt.Errorf("%v, Err %v", err, n.Err())
-					}
-					name := fmt.Sprintf("%s (rank %d)", peerName(x.lost), x.lost)
-					if i != x.lost && (!strings.Contains(err.Error(), name) || stopped.Peer != peerName(x.lost) || stopped.Rank != x.lost) {
-						return fmt.Errorf("%+v does not name %s", stopped, name)
-					}
-					return nil
-				})
-				took := time.Since(begin)
-				t.Logf("after %v", took)
-				c.each(func(i int, n *Node) error {
-					if i == x.lost && x.freeze {
-						return nil
-					}
-					return n.Close()
-				})
-				if took := time.Since(begin); took > 10*time.Second {
-					t.Errorf("it took %v", took)
-				}
-				close(release)
-				c.end()
-			})
-		})
-	}
-}
-
-func TestLeave(t *testing.T) {
-	for _, who := range []int{0, 2} {
-		synctest.Test(t, func(t *testing.T) {
-			c := newCluster(t, 3)
-			c.start()
-			begin := time.Now()
-			c.nodes[who].Leave("interrupted")
-			want := fmt.Sprintf("(rank %d) left: interrupted", who)
-			c.each(func(i int, n *Node) error {
-				if _, err := n.Next(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-					return fmt.Errorf("%v, want %q", err, want)
-				}
-				return n.Close()
-			})
-			if took := time.Since(begin); took > 2*time.Second {
-				t.Errorf("it took %v", took)
-			}
-			c.end()
-		})
 	}
 }
 
@@ -373,15 +178,15 @@ func TestLeaveBeforeStart(t *testing.T) {
 		if took := time.Since(begin); took > 2*time.Second {
 			t.Errorf("leaving took %v", took)
 		}
-		cfg.Transport.(*memnet.Host).Close()
+		cfg.Transport.(refusing).Host.Close()
 		c.add(1)
 		c.add(2)
 		for _, n := range c.nodes {
-			if v, err := n.View(t.Context()); err != nil || len(v.Members) != 3 {
-				t.Errorf("view %+v, %v", v, err)
+			if e, err := n.View(t.Context()); err != nil || len(e.View.Members) != 3 {
+				t.Errorf("view %+v, %v", e.View, err)
 			}
 		}
-		c.end()
+		c.close()
 	})
 }
 
@@ -399,7 +204,7 @@ func TestDecideStops(t *testing.T) {
 			}
 			return nil
 		})
-		c.end()
+		c.close()
 	})
 }
 
@@ -424,7 +229,7 @@ func TestLargePayloads(t *testing.T) {
 			}
 			return nil
 		})
-		c.end()
+		c.close()
 	})
 }
 
@@ -459,7 +264,7 @@ func TestBrokenStreams(t *testing.T) {
 		})
 		close(stop)
 		g.Wait()
-		c.end()
+		c.close()
 	})
 }
 
@@ -467,13 +272,13 @@ func TestBrokenStreams(t *testing.T) {
 func TestStrangeStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
-		c.start()
+		all := c.start()
 		for name, b := range map[string][]byte{
 			"silence":  nil,
 			"nonsense": []byte("GET / HTTP/1.1\r\n\r\n"),
 			"length":   {255, 255, 255, 255},
 			"raft":     mustControl(t, &wire.Control{Kind: wire.ControlRaft, From: 1}),
-			"hello":    mustControl(t, &wire.Control{Kind: wire.ControlHello, Version: 1, Run: "run", From: 1, To: c.nodes[0].id}),
+			"hello":    mustControl(t, &wire.Control{Kind: wire.ControlHello, Version: wire.ControlVersion, Run: "run", From: 1, To: c.nodes[0].id}),
 		} {
 			s, err := c.net.Host("x").Open(t.Context(), peerName(0), nil, wire.ControlProtocol)
 			if err != nil {
@@ -491,10 +296,10 @@ func TestStrangeStreams(t *testing.T) {
 			}
 			s.Close()
 		}
-		if err := train(t.Context(), c.nodes[0]); err != nil {
-			t.Error(err)
-		}
-		c.end()
+		c.train(all...)
+		c.running.Wait()
+		c.same(all...)
+		c.close()
 	})
 }
 
@@ -512,82 +317,3 @@ type nothing struct{}
 
 func (nothing) Add(Kind, int, int, int, []byte) error { return nil }
 func (nothing) Done(Kind, int, int, int) error        { return nil }
-
-// Collectives go through the Node, and end with the reason when the run does.
-func TestCollectives(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		if err := c.add(0).Begin(1, nothing{}); err == nil {
-			t.Error("Begin before the view")
-		}
-		c.add(1)
-		c.add(2)
-		var first sync.WaitGroup // the others' first gather too is over when member 2 goes
-		first.Add(3)
-		c.each(func(i int, n *Node) error {
-			v, err := n.View(t.Context())
-			if err == nil {
-				err = n.Begin(v.Fence, nothing{})
-			}
-			if err != nil {
-				first.Done()
-				return err
-			}
-			parts := [][]byte{make([]byte, 4), make([]byte, 4), make([]byte, 4)}
-			mine := []byte{byte(i), 1, 2, 3}
-			err = gathered(n.AllGather(t.Context(), 1, 2, mine, parts))
-			first.Done()
-			if err != nil {
-				return err
-			}
-			for r, p := range parts {
-				if r != i && p[0] != byte(r) {
-					return fmt.Errorf("from rank %d: %v", r, p)
-				}
-			}
-			if i == 2 { // gone instead of taking part
-				first.Wait()
-				n.Leave("interrupted")
-				return nil
-			}
-			err = gathered(n.AllGather(t.Context(), 2, 2, mine, parts))
-			var stopped *StoppedError
-			if !errors.As(err, &stopped) || stopped.Rank != 2 {
-				return fmt.Errorf("waiting for one who left: %v", err)
-			}
-			return nil
-		})
-		c.end()
-	})
-}
-
-// brokenSink is a Sink that can't take anything.
-type brokenSink struct{ nothing }
-
-func (brokenSink) Add(int, int, int, []byte) error { return errors.New("the device is gone") }
-
-// A fault while nobody is in a wait that would tell it ends the run, for all.
-func TestFaultEndsTheRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 2)
-		c.start()
-		c.each(func(i int, n *Node) error {
-			v, err := n.View(t.Context())
-			if err != nil {
-				return err
-			}
-			if err := n.Begin(v.Fence, brokenSink{}); err != nil {
-				return err
-			}
-			if i == 1 {
-				n.ReduceScatter(t.Context(), 0, [][]byte{make([]byte, 4), nil}, 1)
-			}
-			<-n.Context().Done()
-			if err := n.Err(); err == nil || !strings.Contains(err.Error(), "the device is gone") {
-				return fmt.Errorf("the run ended with %v", err)
-			}
-			return nil
-		})
-		c.end()
-	})
-}

@@ -15,10 +15,14 @@ import (
 // a real stream, bytes that were not read by then are lost.
 var ErrReset = errors.New("memnet: stream reset")
 
+// ErrRefused is wrapped by what Open returns for a host that was closed: nobody listens there any more.
+var ErrRefused = errors.New("memnet: connection refused")
+
 // Network joins hosts by name.
 type Network struct {
 	mu       sync.Mutex
 	hosts    map[string]*Host
+	closed   map[string]bool    // hosts that are no more
 	links    map[*link]struct{} // open streams
 	cut      map[pair]bool
 	handlers sync.WaitGroup
@@ -35,7 +39,7 @@ func pairOf(a, b string) pair {
 
 // New makes a network without hosts.
 func New() *Network {
-	return &Network{hosts: map[string]*Host{}, links: map[*link]struct{}{}, cut: map[pair]bool{}}
+	return &Network{hosts: map[string]*Host{}, closed: map[string]bool{}, links: map[*link]struct{}{}, cut: map[pair]bool{}}
 }
 
 // Host returns the host called name, and makes it if there is none or the last one of that name was closed.
@@ -46,6 +50,7 @@ func (n *Network) Host(name string) *Host {
 	if h == nil {
 		h = &Host{net: n, name: name, handlers: map[string]func(string, net.Conn){}}
 		n.hosts[name] = h
+		delete(n.closed, name)
 	}
 	return h
 }
@@ -69,6 +74,13 @@ func (n *Network) Heal(a, b string) {
 func (n *Network) Break(a, b string) {
 	p := pairOf(a, b)
 	n.reset(func(l *link) bool { return pairOf(l.ends[0].local, l.ends[1].local) == p })
+}
+
+// Streams is the number of open streams.
+func (n *Network) Streams() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.links)
 }
 
 // Wait blocks until all handlers of incoming streams have returned.
@@ -107,8 +119,8 @@ func (h *Host) Self() string { return h.name }
 // Addrs gives one address; Open does not need it.
 func (h *Host) Addrs() []string { return []string{"/memory/" + h.name} }
 
-// Open opens a stream to the host called peer. It fails at once when there is no such host, the pair is cut, or peer
-// has no handler for protocol.
+// Open opens a stream to the host called peer. It fails at once when there is no such host (with ErrRefused where there
+// was one), the pair is cut, or peer has no handler for protocol.
 func (h *Host) Open(ctx context.Context, peer string, _ []string, protocol string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("memnet: open %s to %s: %w", protocol, peer, err)
@@ -120,6 +132,8 @@ func (h *Host) Open(ctx context.Context, peer string, _ []string, protocol strin
 	switch {
 	case n.hosts[h.name] != h:
 		return nil, fmt.Errorf("memnet: open %s to %s: host %s is closed", protocol, peer, h.name)
+	case to == nil && n.closed[peer] && !n.cut[pairOf(h.name, peer)]:
+		return nil, fmt.Errorf("open %s to %s: %w", protocol, peer, ErrRefused)
 	case to == nil:
 		return nil, fmt.Errorf("memnet: open %s to %s: no such host", protocol, peer)
 	case n.cut[pairOf(h.name, peer)]:
@@ -154,6 +168,7 @@ func (h *Host) Close() error {
 		return nil
 	}
 	delete(h.net.hosts, h.name)
+	h.net.closed[h.name] = true
 	h.net.mu.Unlock()
 	h.net.reset(func(l *link) bool { return l.ends[0].local == h.name || l.ends[1].local == h.name })
 	return nil

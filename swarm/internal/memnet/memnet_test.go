@@ -104,8 +104,8 @@ func TestFaultsResetBothEnds(t *testing.T) {
 			if _, err := to.Write([]byte{1}); !errors.Is(err, ErrReset) {
 				t.Fatalf("write: %v", err)
 			}
-			if len(n.links) != 0 {
-				t.Fatalf("%d streams are still known", len(n.links))
+			if n.Streams() != 0 {
+				t.Fatalf("%d streams are still known", n.Streams())
 			}
 		})
 	}
@@ -137,6 +137,14 @@ func TestOpenRefused(t *testing.T) {
 	refused(t.Context(), "handler removed", "b", "/x")
 	b.Close()
 	refused(t.Context(), "closed host", "b", "/x")
+	if _, err := a.Open(t.Context(), "b", nil, "/x"); !errors.Is(err, ErrRefused) {
+		t.Errorf("closed host: %v, want ErrRefused", err)
+	}
+	n.Cut("a", "b")
+	if _, err := a.Open(t.Context(), "b", nil, "/x"); errors.Is(err, ErrRefused) {
+		t.Errorf("closed host that can't be reached: %v", err)
+	}
+	n.Heal("a", "b")
 	if n.Host("b") == b {
 		t.Error("Host returned a closed host")
 	}
