@@ -232,6 +232,7 @@ func (c *Core) Step(m *Message) {
 
 func (c *Core) stepBeat(p *peer, m *Message) {
 	p.index = max(p.index, m.Index)
+	c.snapshotArrived(m.From, m.Index)
 	p.waits = waits{m.Fence, m.Phase, m.Unit, m.IDs}
 	if m.Reason != "" {
 		p.leaving = m.Reason

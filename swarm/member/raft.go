@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"shoal/swarm/wire"
@@ -261,6 +262,21 @@ func (c *Core) takeSnapshot() *raftpb.Snapshot {
 	}
 	c.log.snapshot = c.log.applied
 	return s
+}
+
+// snapshotArrived takes in that a member has applied index. The library sends nothing to a member to which a snapshot is
+// under way; the member's answer may have been lost, and its sender alone learns of that.
+func (c *Core) snapshotArrived(id, index uint64) {
+	if !c.isLeader() {
+		return
+	}
+	arrived := false
+	c.rn.WithProgress(func(other uint64, _ raft.ProgressType, pr tracker.Progress) {
+		arrived = arrived || other == id && pr.State == tracker.StateSnapshot && index >= pr.PendingSnapshot
+	})
+	if arrived {
+		c.rn.ReportSnapshot(id, raft.SnapshotFinish)
+	}
 }
 
 // Unreachable tells that messages to a member were dropped or may have been lost with their stream.
