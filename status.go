@@ -94,6 +94,7 @@ func (l *Live) Status() Status {
 	s.Step, s.Samples, s.Loss, s.Retries = l.now.step, l.now.samples, report.Number(l.now.loss), l.now.retries
 	s.SamplesPerSecond = l.rate()
 	l.mu.Unlock()
+	s.Members, s.Waiting, s.Faults = []status.Member{}, []string{}, []status.Fault{} // lists in JSON, also when empty
 	s.Streams, s.Connections = l.counts()
 	s.Traffic = l.bytes()
 	if node != nil {
@@ -106,7 +107,7 @@ func (l *Live) Status() Status {
 func addMesh(s *Status, m swarm.Status) {
 	s.Generation, s.View, s.Fence, s.Applied, s.Leader = m.Generation, m.View, m.Fence, m.Applied, m.Leader
 	s.Survives, s.Redundancy, s.Wanted = m.Promise, m.Redundancy, m.Wanted
-	s.Phase, s.Unit, s.Waiting, s.Stuck = m.Phase, m.Unit, m.Waiting, m.Stuck
+	s.Phase, s.Unit, s.Waiting, s.Stuck = m.Phase, m.Unit, append(s.Waiting, m.Waiting...), m.Stuck
 	for _, p := range m.Members {
 		if p.Voter {
 			s.Voters++

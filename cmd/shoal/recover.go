@@ -71,7 +71,8 @@ func (a *app) recover(ctx context.Context, p *live.Process, yes bool) error {
 	if st, err = p.Recover(recovering); err != nil {
 		return fmt.Errorf("not recovered: %w", err)
 	}
-	_, err = fmt.Fprintf(a.stdout, "the run goes on in generation %d of its log, with %d of its members\n", st.Generation, st.InView())
+	n := st.InView()
+	_, err = fmt.Fprintf(a.stdout, "the run goes on with %d peer%s, in generation %d of its log\n", n, plural(n), st.Generation)
 	return unlessGone(err)
 }
 

@@ -90,7 +90,7 @@ func TestStatusAndRecover(t *testing.T) {
 		t.Error("it has recovered though nobody said yes")
 	}
 	text, _ = ask(t, exitOK, "recover", "--yes", "--pid", fmt.Sprint(os.Getpid()))
-	has(t, text, "goes on in generation 1 of its log, with 2 of its members")
+	has(t, text, "goes on with 2 peers, in generation 1 of its log")
 	_, line = ask(t, exitFailed, "recover", "--yes")
 	has(t, line, "not recovered")
 	has(t, line, "once is enough")

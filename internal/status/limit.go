@@ -25,6 +25,9 @@ func (s *Status) ToFill() (n int) {
 
 // Survival says how many simultaneous deaths nothing is lost by, and why not more.
 func (s *Status) Survival() string {
+	if s.Stuck != "" {
+		return "no death: the run waits already"
+	}
 	if s.InView() <= 1 {
 		return "no death: there is no other peer"
 	}

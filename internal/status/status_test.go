@@ -27,7 +27,7 @@ func example() *Status {
 			{ID: 9, Peer: "12D3KooWAAAAAAA9", Kind: "browser", Rank: -1},
 		},
 		Phase: "gather", Unit: 3, Waiting: []string{"12D3KooWAAAAAAA3"},
-		Faults: []Fault{{Peer: "12D3KooWAAAAAAA4", Reason: "was lost", Fence: 300, Seconds: 4000},
+		Faults: []Fault{{Peer: "12D3KooWAAAAAAA4", Reason: "peer …AAAAAAA4 (rank 2) was lost", Fence: 300, Seconds: 4000},
 			{Peer: "12D3KooWAAAAAAA5", Reason: "its program has ended", Fence: 431, Seconds: 3}},
 		Traffic: []Traffic{{Class: "parameters", Codec: "raw", Sent: 5, Received: 6}}, Streams: 12, Connections: 3,
 	}
@@ -108,6 +108,13 @@ func TestSurvival(t *testing.T) {
 		if got := s.Survival(); got != c.want {
 			t.Errorf("%+v: %q", c, got)
 		}
+	}
+}
+
+func TestSurvivalWhenStuck(t *testing.T) {
+	s := &Status{Stuck: "a voter is away", Voters: 3, Redundancy: 1, Members: make([]Member, 3)}
+	if got := s.Survival(); got != "no death: the run waits already" {
+		t.Errorf("it is %q", got)
 	}
 }
 

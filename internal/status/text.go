@@ -56,7 +56,11 @@ func (s *Status) Write(w io.Writer) error {
 		if i == len(s.Faults)-1 {
 			label = "faults"
 		}
-		paragraph(&b, label, fmt.Sprintf("%s ago: %s, %s", ago(f.Seconds), short(f.Peer), f.Reason))
+		text := f.Reason
+		if !strings.Contains(text, short(f.Peer)) {
+			text = short(f.Peer) + ", " + text
+		}
+		paragraph(&b, label, fmt.Sprintf("%s ago: %s", ago(f.Seconds), text))
 	}
 	_, err := w.Write(b.Bytes())
 	return err
