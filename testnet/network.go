@@ -2,6 +2,7 @@ package testnet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -232,12 +233,18 @@ func (n *network) alive() (list []*peerState) {
 	return list
 }
 
-// speaker is the peer that tells how the run goes: the first that is there. Nil if there is none.
+// speaker is the peer that tells how the run goes: the first that is there, if possible one that has been all along. Nil if
+// there is none.
 func (n *network) speaker() *peerState {
-	if i := slices.IndexFunc(n.peers, func(p *peerState) bool { return p.fate == running }); i >= 0 {
-		return n.peers[i]
+	return first(n.alive())
+}
+
+// first is the first peer of a list that was there from the beginning, or else the first one, or nil.
+func first(list []*peerState) *peerState {
+	if len(list) == 0 {
+		return nil
 	}
-	return nil
+	return list[max(0, slices.IndexFunc(list, func(p *peerState) bool { return p.stops == 0 }))]
 }
 
 // told takes an event.
@@ -367,20 +374,22 @@ func (n *network) stop() {
 	n.watchers.Wait()
 }
 
-// agreed is the report of the first peer that has one, if all have the same state.
+// agreed is the report of a peer that was there all along, if there is one, and all have the same state.
 func (n *network) agreed() (*shoal.Report, error) {
-	var first *peerState
+	var list []*peerState
 	for _, p := range n.peers {
-		switch {
-		case p.report == nil:
-		case first == nil:
-			first = p
-		case p.report.StateHash != first.report.StateHash:
-			return nil, fmt.Errorf("testnet: peer %d ended with state %s, peer %d with %s", p.peer, p.report.StateHash, first.peer, first.report.StateHash)
+		if p.report != nil {
+			list = append(list, p)
 		}
 	}
-	if first == nil {
-		return nil, fmt.Errorf("testnet: nobody is left who could tell how the run ended")
+	best := first(list)
+	if best == nil {
+		return nil, errors.New("testnet: nobody is left who could tell how the run ended")
 	}
-	return first.report, nil
+	for _, p := range list {
+		if p.report.StateHash != best.report.StateHash {
+			return nil, fmt.Errorf("testnet: peer %d ended with state %s, peer %d with %s", p.peer, p.report.StateHash, best.peer, best.report.StateHash)
+		}
+	}
+	return best.report, nil
 }
