@@ -13,7 +13,8 @@ import (
 	"shoal/swarm/wire"
 )
 
-// cluster steps several Cores by hand and checks what must hold at any moment. Members do no work: they are ready at once.
+// cluster steps several Cores by hand and checks what must hold at any moment. Members do no work: they are
+// ready a tick after an attempt has begun.
 type cluster struct {
 	t        *testing.T
 	rng      *rand.Rand
@@ -22,7 +23,8 @@ type cluster struct {
 	peers    int
 	backups  int
 	ranges   []place.Range
-	train    bool // members answer every new fence with a Ready
+	train    bool            // members answer every new fence with a Ready, at their next tick
+	due      map[uint64]bool // these have yet to do so
 	idle     map[uint64]bool
 	dead     map[uint64]bool
 	cut      map[[2]uint64]bool
@@ -43,7 +45,7 @@ type cluster struct {
 
 func newCluster(t *testing.T, peers int) *cluster {
 	s := &cluster{t: t, rng: rand.New(rand.NewPCG(1, uint64(peers))), cores: map[uint64]*Core{}, peers: peers, backups: 1, train: true,
-		decided: endAt(30), idle: map[uint64]bool{}, dead: map[uint64]bool{}, cut: map[[2]uint64]bool{}, same: map[[2]uint64]uint64{},
+		decided: endAt(30), idle: map[uint64]bool{}, due: map[uint64]bool{}, dead: map[uint64]bool{}, cut: map[[2]uint64]bool{}, same: map[[2]uint64]uint64{},
 		events: map[uint64][]Event{}, entries: map[uint64][]Entry{}, fences: map[uint64]Entry{}, person: daemon}
 	for unit := range 3 {
 		for range 8 {
@@ -204,10 +206,7 @@ func (s *cluster) see(id uint64, e Event) {
 	if e, ok := e.(Ended); ok {
 		s.entries[id] = append(s.entries[id], e.Entry)
 		s.compare(id, e.Entry)
-		inView := e.Entry.View == nil || e.Entry.View.Rank >= 0
-		if s.train && !s.idle[id] && e.Entry.Kind != EntryDone && inView {
-			s.ready(id, e.Entry.Fence, after(e.Entry.Payload))
-		}
+		s.due[id] = s.train && !s.idle[id] && e.Entry.Kind != EntryDone && (e.Entry.View == nil || e.Entry.View.Rank >= 0)
 	}
 }
 
@@ -232,11 +231,17 @@ func (s *cluster) begin() {
 	s.train = true
 	for _, id := range s.ids {
 		if !s.dead[id] && !s.idle[id] && len(s.entries[id]) > 0 {
-			e := s.last(id)
-			s.ready(id, e.Fence, after(e.Payload))
-			s.collect(id)
+			s.work(id)
 		}
 	}
+}
+
+// work has a member be ready.
+func (s *cluster) work(id uint64) {
+	s.due[id] = false
+	e := s.last(id)
+	s.ready(id, e.Fence, after(e.Payload))
+	s.collect(id)
 }
 
 func (s *cluster) ready(id, fence uint64, payload string) {
@@ -306,6 +311,9 @@ func (s *cluster) pump() {
 func (s *cluster) tick() {
 	for _, id := range s.ids {
 		if !s.dead[id] {
+			if s.due[id] {
+				s.work(id)
+			}
 			s.cores[id].Tick()
 			s.collect(id)
 			s.pumpSome()

@@ -17,6 +17,7 @@ func TestStartAndTrain(t *testing.T) {
 			s := newCluster(t, n)
 			s.decided = endAt(100)
 			s.grow(n)
+			s.until(140, "the end", s.allDone)
 			for _, id := range s.ids {
 				c := s.cores[id]
 				e := s.entries[id]
@@ -139,6 +140,7 @@ func TestLeaderChangeBetweenReadyAndCommit(t *testing.T) {
 	s.decided = endAt(10)
 	s.hold = func(m *Message) bool { return m.Kind == wire.ControlReady && len(s.entries[1]) >= 5 }
 	s.grow(5)
+	s.ticks(5)
 	if len(s.held) == 0 || s.leader() != 1 {
 		t.Fatalf("%d messages held, leader %d", len(s.held), s.leader())
 	}
@@ -175,7 +177,7 @@ func TestLeaderChangeBetweenReadyAndCommit(t *testing.T) {
 		s.post(m)
 	}
 	s.pump()
-	s.ticks(40)
+	s.until(60, "the end", s.allDone)
 	for _, id := range s.ids {
 		e := s.entries[id]
 		if len(e) != 15 || e[14].Kind != EntryDone {
@@ -261,6 +263,7 @@ func TestSnapshotsBoundTheLog(t *testing.T) {
 	s.config = func(c *Config) { c.SnapshotEntries = 20 }
 	s.decided = endAt(300)
 	s.grow(3)
+	s.until(500, "the end", s.allDone)
 	for _, id := range s.ids {
 		c := s.cores[id]
 		first, _ := c.storage.FirstIndex()

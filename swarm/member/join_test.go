@@ -20,9 +20,7 @@ func TestJoinDuringTheRun(t *testing.T) {
 	if len(s.entries[4]) != 0 || len(s.inView(1)) != 3 {
 		t.Fatalf("a view without a Commit: %v", s.inView(1))
 	}
-	s.train = true
 	s.begin()
-	s.train = true
 	s.until(1, "the newcomer is in", func() bool { return len(s.inView(1)) == 4 })
 	first := s.entries[4][0]
 	if first.Kind != EntryCommit || first.View == nil || first.View.Rank != 3 || first.Payload == nil || first.View.Reason != "peer …00000004 joined" {
@@ -197,7 +195,7 @@ func TestLeave(t *testing.T) {
 				}
 			}
 			step := s.step(left[0])
-			s.until(5, "the others go on", func() bool { return s.step(left[0]) > step+3 })
+			s.until(8, "the others go on", func() bool { return s.step(left[0]) > step+3 })
 			s.until(60, "redundancy", func() bool { return s.cores[left[0]].Redundancy() >= min(max(x.backups, 0), len(left)-1) })
 			for _, id := range left {
 				c := s.cores[id]
