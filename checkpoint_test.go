@@ -370,10 +370,7 @@ func TestExportCheckpoint(t *testing.T) {
 
 // TestCheckpointsChangeNothing: how often and whether a run's state is kept is no matter of its result.
 func TestCheckpointsChangeNothing(t *testing.T) {
-	golden, err := os.ReadFile("testdata/small.hash")
-	if err != nil {
-		t.Fatal(err)
-	}
+	golden := golden(t)
 	for _, c := range []runfile.Checkpoint{{Every: 1, Keep: 1}, {Every: 7, Keep: 3}} {
 		dir := t.TempDir()
 		got := together(t, keeping(3, dir, func(i int, cfg *Config) {
@@ -381,7 +378,7 @@ func TestCheckpointsChangeNothing(t *testing.T) {
 				cfg.RunFile.Checkpoint = c
 			}
 		})...)[0]
-		if got.StateHash != strings.TrimSpace(string(golden)) {
+		if got.StateHash != golden {
 			t.Errorf("%+v: state hash %s, want %s", c, got.StateHash, golden)
 		}
 		if n := len(foldersIn(t, dir)); n != c.Keep {

@@ -70,12 +70,7 @@ func (m *member) session(ctx context.Context, start entry) (rep *Report, err err
 	if err := m.enter(ctx, start); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			m.node.Leave(err.Error())
-		}
-		m.node.Close()
-	}()
+	defer m.node.Close()
 	first, err := m.node.View(ctx)
 	if err != nil {
 		return nil, m.aboutSelf(err)

@@ -385,18 +385,24 @@ func (n *Node) Leave(reason string) {
 // Left is closed when this member has left: nothing depends on it any more.
 func (n *Node) Left() <-chan struct{} { return n.left }
 
-// Close ends this peer's part; if the run isn't over, it leaves first. It waits up to 4 s for the others to take over, or
-// 8 s if the run is done, for them to know that it is over, so that nobody is missed who should still hear it, and for
-// all goroutines. It may be called twice.
+// Close ends this peer's part. If the run is done it waits up to 8 s for the others to know that it is over, so that nobody
+// is missed who should still hear it; before the first view it waits up to 4 s for the others to take note. In a run that
+// is under way it goes at once, and is missed, unless it has left before. It returns when all goroutines have ended, and
+// may be called twice.
 func (n *Node) Close() error {
 	n.close.Do(func() {
-		n.Leave("its process ended")
-		wait := closeWait
 		n.mu.Lock()
-		if n.done {
+		wait := closeWait
+		switch {
+		case n.done:
 			wait = doneWait
+		case n.view != nil:
+			wait = 0
 		}
 		n.mu.Unlock()
+		if wait > 0 {
+			n.Leave("its process ended")
+		}
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
