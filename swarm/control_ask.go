@@ -10,6 +10,11 @@ import (
 	"shoal/swarm/wire"
 )
 
+// noError is a member's no to what another one has asked.
+type noError struct{ peer, reason string }
+
+func (e *noError) Error() string { return fmt.Sprintf("peer %s says: %s", Short(e.peer), e.reason) }
+
 // askMember opens a control stream to another member for one question and its answer.
 func (n *Node) askMember(ctx context.Context, to Member, m *wire.Control) (*wire.Control, error) {
 	conn, err := n.open(ctx, exchangeMember{to.ID, to.Peer, to.Addrs}, wire.ControlProtocol)
@@ -25,7 +30,7 @@ func (n *Node) askMember(ctx context.Context, to Member, m *wire.Control) (*wire
 	case err != nil:
 		return nil, fmt.Errorf("ask peer %s: %w", to.Short(), err)
 	case answer.Kind == wire.ControlRefused:
-		return nil, fmt.Errorf("ask peer %s: %w", to.Short(), &RefusedError{Reason: answer.Reason})
+		return nil, &noError{to.Peer, answer.Reason}
 	}
 	return answer, nil
 }

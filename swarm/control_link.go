@@ -90,6 +90,12 @@ func (l *controlLink) take() (queue [][]byte, ending bool) {
 	return queue, l.ending
 }
 
+func (l *controlLink) isEnding() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ending
+}
+
 // run keeps a stream open until the node ends or finish is called. A stream that was reset is opened again at once: that
 // it is refused then is how a process that was killed is found.
 func (l *controlLink) run() {
@@ -123,6 +129,9 @@ func (l *controlLink) run() {
 		}
 		timer.Stop()
 		pause = min(2*pause, redialLast)
+		if l.isEnding() {
+			return
+		}
 	}
 }
 

@@ -323,12 +323,18 @@ func TestExchangeAbortedAttempts(t *testing.T) {
 		m := newMesh(t, 3, meshConfig{packing: codec.Off})
 		m.attempts([]layout{{[]int{0, 100, 200, 300}}}, 1)
 		fence := uint64(1)
-		part := make([]byte, 100_000) // more than a stream takes at once
+		part := make([]byte, 70_000) // more than a stream takes at once
+		var got [3][3][]byte
+		for r := range got {
+			for s := range got {
+				got[r][s] = make([]byte, len(part))
+			}
+		}
 		post := func(r int, x *exchange) {
-			parts := [][]byte{part, part, part}
-			x.allGather(t.Context(), 0, 4, part, [][]byte{make([]byte, len(part)), make([]byte, len(part)), make([]byte, len(part))})
-			for _, kind := range kinds {
-				x.give(t.Context(), kind, 0, parts, 1)
+			x.allGather(t.Context(), 0, 4, part, got[r][:])
+			x.give(t.Context(), State, 0, [][]byte{part, part, part}, 1)
+			for _, kind := range kinds[:2] {
+				x.give(t.Context(), kind, 0, [][]byte{part[:400], part[:400], part[:400]}, 1)
 			}
 		}
 		abort := func(n int) (heap uint64, running, streams int) {
@@ -382,7 +388,7 @@ func TestExchangeJoinsAndRemovals(t *testing.T) {
 			m.x = append(m.x, g)
 			fence++
 			m.attempts([]layout{{[]int{0, 100, 200, 300}}}, fence)
-			if i%2 == 0 { // it dies in the middle of an attempt
+			if i%4 == 0 { // it dies in the middle of an attempt
 				fence++
 				m.each(func(r int, x *exchange) error {
 					x.advance(fence, true)

@@ -234,6 +234,9 @@ func (tr *trainee) run(ctx context.Context, end int) error {
 			return err
 		}
 		e, err := tr.n.Next(ctx)
+		if errors.Is(err, ErrLeft) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}

@@ -146,7 +146,9 @@ func (n *Node) handle(e member.Event) {
 func (n *Node) enter(e Entry) {
 	n.exchange.advance(e.Fence, e.Kind == EntryCommit || e.Kind == EntryRetry || e.Kind == EntryDone)
 	n.update(func() {
-		n.entries = append(n.entries, e)
+		if !n.away { // whoever was told that it has left hears nothing more
+			n.entries = append(n.entries, e)
+		}
 		n.done = n.done || e.Kind == EntryDone
 	})
 }

@@ -37,8 +37,8 @@ func (b *ballot) below(generation, id uint64) bool {
 // Two who recover at the same time don't make two logs among members that reach each other. Whoever gives its log (first
 // round) is stuck itself, and promises not to go on with it, nor to follow anybody but the asker or one with a higher
 // (generation, member id); so of two askers one is told no, and gives up. The one that is left adopts the new log itself
-// (second round), and then everybody who comes to its mind: whoever isn't bound by a higher promise adopts it at once,
-// others when their links find that they are a generation behind. Whoever is in a log that goes on gives nothing to
+// (second round), and then has the others adopt it: whoever isn't bound by a higher promise does so at once, others when a
+// link finds that they are a generation behind. Whoever is in a log that goes on gives nothing to
 // anybody, so that a log with commits is never replaced by an older one.
 func (n *Node) Recover(ctx context.Context) error {
 	if !n.begin() {
@@ -53,6 +53,10 @@ func (n *Node) Recover(ctx context.Context) error {
 	var own []byte
 	var generation uint64
 	if !n.call(func() {
+		if n.stuck == "" {
+			err = errors.New("the run isn't stuck")
+			return
+		}
 		generation = n.core.Generation() + 1
 		own, err = n.promise(generation, n.id)
 	}) {
@@ -91,13 +95,14 @@ func (n *Node) collect(ctx context.Context, generation uint64) (snapshots [][]by
 		all.Go(func() {
 			q := n.toMember(wire.ControlSnapshot, m.ID)
 			q.Generation = generation
-			answer, no := n.askMember(ctx, m, q)
+			answer, why := n.askMember(ctx, m, q)
 			mu.Lock()
 			defer mu.Unlock()
+			var no *noError
 			switch {
-			case no == nil && answer.Kind == wire.ControlAnswer:
+			case why == nil && answer.Kind == wire.ControlAnswer:
 				snapshots, alive = append(snapshots, answer.Body), append(alive, m.ID)
-			case refused(no):
+			case errors.As(why, &no):
 				err = no
 			}
 		})
@@ -122,6 +127,9 @@ func (n *Node) offerAll(ctx context.Context, alive []uint64) {
 func (n *Node) offer(to Member) { n.offerIn(n.ctx, to) }
 
 func (n *Node) offerIn(ctx context.Context, to Member) {
+	if _, ok := n.known.Load().members[to.ID]; !ok {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
 	m := n.toMember(wire.ControlAdopt, to.ID)
@@ -160,7 +168,7 @@ func (n *Node) answerAdopt(m *wire.Control) *wire.Control {
 
 // goesOn says why this member's log needs no new beginning, or "". It runs in the loop.
 func (n *Node) goesOn() string {
-	if n.stuck == "" && n.core.Leader() != 0 {
+	if n.core.Leader() != 0 {
 		return "the run isn't stuck"
 	}
 	return ""
