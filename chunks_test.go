@@ -155,33 +155,6 @@ func BenchmarkFirstGradient(b *testing.B) {
 	b.ReportMetric(slowest.Seconds(), "s/first-gradient")
 }
 
-// The only peer that has the data goes when others still need them: they hear that it is lost, and don't wait for chunks.
-func TestOnlyHolderIsLost(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	link, leave := make(chan string, 1), make(chan struct{})
-	holding, lost := context.WithCancel(ctx)
-	defer lost()
-	run := manyChunksRun("text")
-	run.Train.Steps = 100000
-	first := Config{RunFile: run, Files: manyChunks(t, "text"), Memory: 1 << 30, Cores: 1, Peers: 2, Listen: []string{"/ip4/127.0.0.1/tcp/0"},
-		OnLink: func(l string) { link <- l }}
-	var once sync.Once
-	second := Config{Memory: 1 << 30, Cores: 1, Cache: noCache, Listen: first.Listen, Progress: func(Progress) { once.Do(func() { close(leave) }) }}
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	wg.Go(func() { Run(holding, first) })
-	wg.Go(func() {
-		<-leave
-		lost()
-	})
-	second.Link = <-link
-	_, err := Run(ctx, second)
-	if err == nil || !strings.Contains(err.Error(), "data: ") {
-		t.Errorf("the run ended with %v, want one that says that nobody has the data", err)
-	}
-}
-
 func TestCacheFolder(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("XDG_CACHE_HOME", "")

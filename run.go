@@ -52,14 +52,21 @@ func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 			m.undo()
 		}
 	}()
-	if err := m.prepare(ctx); err != nil {
+	// What is opened lasts until this peer is out of the run, which is some time after ctx has ended.
+	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	opened := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+	if err := m.prepare(life); err != nil {
 		m.closeCheckpoint()
 		return nil, configError(ctx, err)
 	}
 	defer m.close()
-	start, err := m.open(ctx)
+	start, err := m.open(life)
 	if err != nil {
 		return nil, err
+	}
+	if !opened() {
+		return nil, context.Cause(ctx)
 	}
 	for {
 		rep, err := m.session(ctx, start)

@@ -103,21 +103,24 @@ func (m *member) train(ctx context.Context, engine *fsdp.Engine) (*fsdp.Result, 
 	training, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	defer context.AfterFunc(m.node.Context(), func() { cancel(context.Cause(m.node.Context())) })()
-	leaving := make(chan struct{})
+	leaving, failed := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(leaving)
-		m.leave(context.Cause(ctx))
+		m.leave(context.Cause(ctx), failed)
 		cancel(context.Cause(ctx))
 	})
 	res, err := engine.Run(training)
+	if err != nil && !errors.Is(err, fsdp.ErrLeft) {
+		close(failed)
+	}
 	if !stop() {
 		<-leaving
 	}
 	return res, err
 }
 
-// leave hands over what this peer holds, and returns once it is out of the run, or has waited long enough.
-func (m *member) leave(why error) {
+// leave hands over what this peer holds, and returns once it is out of the run, has waited long enough, or has failed.
+func (m *member) leave(why error, failed <-chan struct{}) {
 	others := len(m.view.Load().Members) > 1
 	if others {
 		m.notice("leaving: the others take over what is held here ...")
@@ -132,6 +135,7 @@ func (m *member) leave(why error) {
 			m.notice("left the run after %.1f s, which goes on", time.Since(start).Seconds())
 		}
 	case <-m.node.Context().Done():
+	case <-failed:
 	case <-timer.C:
 		m.notice("left the run before all was handed over: the others go on from what they hold")
 	}
