@@ -142,12 +142,13 @@ func refusedRelay(by string, answer *wire.Control) error {
 }
 
 // openRelay opens a relay stream to a member and says m on it.
-func (n *Node) openRelay(ctx context.Context, to Member, m *wire.Control) (conn net.Conn, answer *wire.Control, err error) {
-	if conn, err = n.cfg.Transport.Open(ctx, to.Peer, to.Addrs, wire.RelayProtocol); err != nil {
+func (n *Node) openRelay(ctx context.Context, to Member, m *wire.Control) (net.Conn, *wire.Control, error) {
+	conn, err := n.cfg.Transport.Open(ctx, to.Peer, to.Addrs, wire.RelayProtocol)
+	if err != nil {
 		return nil, nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	answer, err = ask(conn, m)
+	stop := context.AfterFunc(ctx, func() { conn.Close() }) // not a named result: it may run after the return
+	answer, err := ask(conn, m)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
