@@ -289,6 +289,29 @@ func TestLeaveBeforeTheStart(t *testing.T) {
 	}
 }
 
+// Two of three voters that leave at once vote until they don't: the third is never alone with their votes missing.
+func TestVotersLeaveBeforeTheStart(t *testing.T) {
+	s := newCluster(t, 4)
+	s.open(1, nil)
+	s.admit(2)
+	s.admit(3)
+	s.ticks(5)
+	for _, id := range []uint64{2, 3} {
+		s.cores[id].Leave("x")
+		s.collect(id)
+	}
+	s.pump()
+	for range 10 {
+		s.tick()
+		for _, id := range []uint64{2, 3} {
+			s.dead[id] = s.cores[id].Left()
+		}
+	}
+	if c := s.cores[1]; !s.dead[2] || !s.dead[3] || len(c.Members()) != 1 || !slices.Equal(c.Voters(), []uint64{1}) {
+		t.Errorf("members %v, voters %v", c.Members(), c.Voters())
+	}
+}
+
 func TestCreatorLeavesBeforeTheStart(t *testing.T) {
 	s := newCluster(t, 3)
 	s.open(1, nil)

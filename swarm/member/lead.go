@@ -127,7 +127,7 @@ func (c *Core) dismiss() (proposed bool) {
 		case reason == "":
 		case creator:
 			return c.stopRun(m.ID, reason)
-		case m.ID != c.cfg.ID: // which leads, and hands that over first
+		case m.ID != c.cfg.ID && (c.farewell(m.ID) == "" || !c.votes(m.ID)): // who leads hands that over first, who votes that
 			c.lead.left[m.ID] = c.propose(&record{Kind: recordLeave, ID: m.ID, Reason: reason})
 			proposed = proposed || c.lead.left[m.ID]
 		}

@@ -24,7 +24,9 @@ type plan struct {
 func (c *Core) planned(committed bool) *plan {
 	p := &plan{c: c, ids: c.st.ViewIDs, have: c.st.have, want: c.st.want, work: c.st.Work}
 	if committed {
-		p.have = p.have.Apply(c.st.fills)
+		if len(c.st.fills) > 0 {
+			p.have = p.have.Apply(c.st.fills)
+		}
 		p.work = slices.Clone(p.work)
 		for i := range p.work {
 			p.work[i] = max(p.work[i], 0)

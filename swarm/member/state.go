@@ -169,7 +169,9 @@ func (s *state) advance(index uint64, r *record) error {
 	s.Tries++
 	switch r.Kind {
 	case recordCommit, recordDone:
-		s.have = s.have.Apply(s.fills) // whoever was filled is a holder now
+		if len(s.fills) > 0 { // whoever was filled is a holder now
+			s.have = s.have.Apply(s.fills)
+		}
 		s.Payload, s.Tries, s.Lates = r.Body, 0, 0
 	case recordRetry:
 		s.Payload = r.Body
