@@ -22,6 +22,7 @@ func TestAbortedAttempts(t *testing.T) {
 		"fsdp": func(s *setup) {},
 		"fp32": func(s *setup) { s.hyper.Reduce = Float32 },
 	} {
+		attempts := map[string]int{"fsdp": 1000, "fp32": 200}[name]
 		t.Run(name, func(t *testing.T) {
 			d := &drama{setup: stage(t), fillRanges: 1}
 			change(&d.setup)
@@ -46,35 +47,35 @@ func TestAbortedAttempts(t *testing.T) {
 					switch count {
 					case 100:
 						look(0, &first)
-					case 1000:
+					case attempts:
 						look(1, &last)
 					}
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				if at--; at < 0 && count < 1000 {
+				if at--; at < 0 && count < attempts {
 					count++
 					at = count * 7 % 15 // another point each time
 					d.mesh.Late(slices.Repeat([]int64{10}, 3))
 				}
 			}
 			d.play(t)
-			if count != 1000 {
-				t.Fatalf("%d attempts were aborted, want 1000", count)
+			if count != attempts {
+				t.Fatalf("%d attempts were aborted, want %d", count, attempts)
 			}
 			if name == "fsdp" {
 				d.ends(want, 0, 1, 2)
 			}
 			for _, c := range []kernel.Class{kernel.Parameters, kernel.Gradients, kernel.Optimizer, kernel.Backups, kernel.Activations, kernel.GradientWork} {
 				if live[0][c] != live[1][c] {
-					t.Errorf("%v: %d bytes after 100 aborted attempts, %d after 1000", c, live[0][c], live[1][c])
+					t.Errorf("%v: %d bytes after 100 aborted attempts, %d after %d", c, live[0][c], live[1][c], attempts)
 				}
 			}
 			if grown := int64(last.HeapAlloc) - int64(first.HeapAlloc); grown > 1<<20 {
-				t.Errorf("the heap grew by %d bytes in 900 aborted attempts", grown)
+				t.Errorf("the heap grew by %d bytes in %d aborted attempts", grown, attempts-100)
 			}
 			if grown := goroutines[1] - goroutines[0]; grown > 30 {
-				t.Errorf("%d goroutines after 1000 aborted attempts, %d after 100", goroutines[1], goroutines[0])
+				t.Errorf("%d goroutines after %d aborted attempts, %d after 100", goroutines[1], attempts, goroutines[0])
 			}
 		})
 	}
@@ -244,9 +245,6 @@ func TestCosts(t *testing.T) {
 		{NoWork, 0, 7 * 500}, {NoWork, 50, 50}, {100, -5, 98}, {maxCost, 1 << 62, maxCost},
 	} {
 		got := d.work(0, []int64{c.was, 500}, []ready{{Cost: c.says}, {Cost: 500}})
-		if c.was == maxCost {
-			got[0] = min(got[0], maxCost)
-		}
 		if got[0] != c.want || got[1] != 500 {
 			t.Errorf("was %d, says %d: %v, want %d", c.was, c.says, got, c.want)
 		}
@@ -284,7 +282,7 @@ func TestSlowMember(t *testing.T) {
 	}
 }
 
-// TestLateJoinerNeedsNothing: who joins a run that is under way can't hold anything yet.
+// TestLateJoinerHoldsNothing: who joins a run that is under way can't hold anything yet.
 func TestLateJoinerHoldsNothing(t *testing.T) {
 	s := base(t)
 	mesh := s.mesh(nil)

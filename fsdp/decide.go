@@ -274,7 +274,7 @@ func (d *Decider) work(step int, old []int64, members []ready) []int64 {
 	for r := range members {
 		was := int64(0)
 		if len(old) == len(members) {
-			was = old[r]
+			was = min(old[r], maxCost)
 		}
 		cost := min(max(members[r].Cost, 0), maxCost)
 		if !d.Hyper.Reduce.Exact() {

@@ -90,8 +90,12 @@ func (m *LocalMesh) Comm(member int) Comm { return &localComm{m, member} }
 func (m *LocalMesh) Enter(ctx context.Context, member int) (Entry, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.until(ctx, func() bool { return slices.Contains(m.view, member) }); err != nil {
+	x := m.members[member]
+	if err := m.until(ctx, func() bool { return x.dead || slices.Contains(m.view, member) }); err != nil {
 		return Entry{}, err
+	}
+	if x.dead {
+		return Entry{}, errDead
 	}
 	return m.entry(m.newest(), member), nil
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"shoal/kernel"
-	"shoal/kernel/ref"
 )
 
 // counting counts the tensor bytes that a member receives. Elements of 4 bytes that fit in 2 count 2, as they do on
@@ -103,7 +102,7 @@ func TestReceived(t *testing.T) {
 			errs := make(chan error, len(s.weights))
 			for r := range s.weights {
 				c := s.config(mesh, r, order)
-				c.Device, c.Comm = ref.New(), counting{mesh.Comm(r), r, &received[r]}
+				c.Device, c.Comm = fast(t), counting{mesh.Comm(r), r, &received[r]}
 				var err error
 				if c.Start, err = mesh.Enter(t.Context(), r); err != nil {
 					t.Fatal(err)
