@@ -15,6 +15,9 @@ func (c *Core) applyRecord(index uint64, r *record) {
 	}
 	before := *c.st
 	changed := c.st.apply(index, r)
+	if c.cfg.broken.fillersOwn {
+		c.st.have = c.st.have.Apply(c.st.fills)
+	}
 	if r.Kind == recordAdmit {
 		c.answer(r.Member.ID, changed, why)
 	}
@@ -121,6 +124,7 @@ func (c *Core) restore(s *raftpb.Snapshot) {
 func (c *Core) jump(st *state) {
 	before := c.st
 	c.st = st
+	c.st.broken = c.cfg.broken
 	c.membersChanged(before.Members, st.Reason)
 	switch {
 	case st.Stop != nil:

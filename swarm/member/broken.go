@@ -9,6 +9,7 @@ type broken struct {
 	fillersOwn bool // 6: who is being filled counts as a holder
 	dropLast   bool // 8: a view may remove a range's last holder
 	noResume   bool // 14: a gap counts as silence of the others
-	abortJoins bool // 17: a join doesn't wait for the next Commit
 	confOnce   bool // 18: a change of voters is proposed once
+
+	act func(*Core) bool // what a leader does besides, such as a view for a join in the middle of an attempt (17)
 }

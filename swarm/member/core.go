@@ -163,6 +163,7 @@ func New(cfg Config) (*Core, error) {
 		return nil, err
 	}
 	c.st = st
+	c.st.broken = cfg.broken
 	if err := c.openLog(snapshot); err != nil {
 		return nil, err
 	}
@@ -295,6 +296,9 @@ func (c *Core) SetReady(fence uint64, payload []byte) error {
 func (c *Core) sendReady() {
 	lead := c.Leader()
 	if !c.own.set || c.own.fence != c.st.Fence || lead == 0 || lead == c.cfg.ID || c.over {
+		return
+	}
+	if c.cfg.broken.readyOnce && c.own.to != 0 {
 		return
 	}
 	same := lead == c.own.to

@@ -37,12 +37,15 @@ func (c *Core) act() bool {
 		c.lead = leadership{term: status.GetTerm(), left: map[uint64]bool{}, admits: c.lead.admits}
 	}
 	switch {
-	case c.log.term != c.lead.term || status.LeadTransferee != raft.None:
+	case c.log.term != c.lead.term && !c.cfg.broken.early || status.LeadTransferee != raft.None:
 		return false
 	case c.over:
 		return c.reconfigure() // so that who was admitted at the last moment hears of the end
 	case c.lead.stopped:
 		return false
+	}
+	if act := c.cfg.broken.act; act != nil && act(c) {
+		return true
 	}
 	if !c.st.started() {
 		return c.dismiss() || c.reconfigure() || c.handOver() || c.start()

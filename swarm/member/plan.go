@@ -64,8 +64,11 @@ func (c *Core) placePeers(ids []uint64) []place.Peer {
 func (p *plan) move(ids []uint64) bool {
 	st, peers, rank := p.c.st, p.c.placePeers(ids), moves(p.ids, ids)
 	have, lost := p.have.Survive(rank, peers, st.ranges)
-	if len(lost) > 0 || len(ids) == 0 {
+	if len(lost) > 0 && !p.c.cfg.broken.dropLast || len(ids) == 0 {
 		return false
+	}
+	for _, i := range lost { // if that rule is broken
+		have.Owner[i] = 0
 	}
 	work := make([]int64, len(ids))
 	for old, now := range rank {

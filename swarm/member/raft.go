@@ -223,7 +223,9 @@ func (c *Core) applyEntry(e *raftpb.Entry) {
 			panic(err)
 		}
 		c.conf = c.rn.ApplyConfChange(&cc)
-		c.lead.confTick = 0 // seen: another may be proposed
+		if !c.cfg.broken.confOnce {
+			c.lead.confTick = 0 // seen: another may be proposed
+		}
 	case raftpb.EntryNormal:
 		if len(e.GetData()) == 0 { // a leader's first, or in place of a configuration change that came too early
 			return

@@ -25,6 +25,7 @@ import (
 //	11  check
 //	12  score
 //	13  view
+//	14  view: nobody is taken out who was well (not in PROTOCOL.md's list; its rule 14)
 type chronicle struct {
 	generation uint64
 	log        map[uint64][]byte  // by index: raft's entry

@@ -138,7 +138,7 @@ func (s *state) view(index uint64, r *record) error {
 	if err != nil {
 		return err
 	}
-	if s.started() {
+	if s.started() && !s.broken.dropLast {
 		if err := onlyHolders(s.have, have, s.ViewIDs, r.IDs); err != nil {
 			return err
 		}

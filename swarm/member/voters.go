@@ -18,7 +18,7 @@ const confRetry = 5
 // proposed: it could come to pass later, when other members are there.
 func (c *Core) reconfigure() bool {
 	changes := c.confChanges()
-	if len(changes) == 0 || !c.quorumWithout(raft.None) || c.lead.confTick > 0 && c.tick < c.lead.confTick+confRetry {
+	if len(changes) == 0 || !c.quorumWithout(raft.None) || c.lead.confTick > 0 && (c.cfg.broken.confOnce || c.tick < c.lead.confTick+confRetry) {
 		return false
 	}
 	if err := c.rn.ProposeConfChange(&raftpb.ConfChangeV2{Changes: changes}); err != nil {
