@@ -41,9 +41,9 @@ func TestExchangeBrokenStreams(t *testing.T) {
 		for _, packing := range []codec.Packing{codec.Off, codec.On} {
 			t.Run(fmt.Sprintf("seed %d, packing %v", seed, packing), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					// Each of the first 6 streams of a pair breaks somewhere in its first MB.
+					// Each of the first 6 streams of a pair breaks somewhere in its first 256 KiB.
 					wrap := faults(6, func(stream int, c net.Conn) net.Conn {
-						left := rand.New(rand.NewPCG(seed, uint64(stream))).IntN(1 << 20)
+						left := rand.New(rand.NewPCG(seed, uint64(stream))).IntN(1 << 18)
 						return &faultyConn{Conn: c, onWrite: func(p []byte) ([]byte, error) {
 							if left -= len(p); left < 0 {
 								return p[:max(0, left+len(p))], errInjected
@@ -52,7 +52,7 @@ func TestExchangeBrokenStreams(t *testing.T) {
 						}}
 					})
 					m := newMesh(t, 3, meshConfig{packing: packing, wrap: wrap})
-					m.attempts(layouts(3, seed, 300_000, 10, 100_000), 1, 2)
+					m.attempts(layouts(3, seed, 80_000, 10, 30_000), 1, 2)
 				})
 			})
 		}

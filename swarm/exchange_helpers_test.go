@@ -23,6 +23,7 @@ type mesh struct {
 	net     *memnet.Network
 	members []exchangeMember
 	view    []uint64    // member ids by rank
+	kinds   []Kind      // that are given in an attempt
 	x       []*exchange // nil where a test plays the member itself
 }
 
@@ -30,14 +31,18 @@ type mesh struct {
 type meshConfig struct {
 	packing codec.Packing
 	wrap    func(rank int, t Transport) Transport
-	without int // number of ranks, from the last, that the test plays itself
+	without int    // number of ranks, from the last, that the test plays itself
+	kinds   []Kind // that are given in an attempt; nil: all
 }
 
 func peerName(rank int) string { return fmt.Sprintf("peer-%d", rank) }
 
 func newMesh(t testing.TB, n int, c meshConfig) *mesh {
 	t.Helper()
-	m := &mesh{t: t, net: memnet.New(), x: make([]*exchange, n)}
+	m := &mesh{t: t, net: memnet.New(), x: make([]*exchange, n), kinds: c.kinds}
+	if m.kinds == nil {
+		m.kinds = kinds
+	}
 	for r := range n {
 		m.members = append(m.members, exchangeMember{ID: uint64(100 + r), Peer: peerName(r)})
 		m.view = append(m.view, uint64(100+r))
@@ -195,6 +200,7 @@ type attemptRun struct {
 	ctx   context.Context
 	fence uint64
 	units []layout
+	kinds []Kind
 	sink  *sumSink
 	whole [][]byte // by unit: what was gathered, the own part included
 	waits []func() error
@@ -222,7 +228,8 @@ func (m *mesh) post(r int, a *attemptRun) {
 		copy(parts[r], mine)
 		a.whole = append(a.whole, whole)
 		a.waits = append(a.waits, gathering(m.x[r].allGather(ctx, uint32(u), 4, mine, parts)))
-		for _, kind := range kinds {
+		a.kinds = m.kinds
+		for _, kind := range m.kinds {
 			give := make([][]byte, n)
 			for s := range n {
 				give[s] = int32s(l.size(s), func(i int) int32 { return int32(kind) * value(a.fence, u, r, l.cut[s]+i) })
@@ -251,7 +258,7 @@ func (a *attemptRun) check(r, n int) error {
 				return fmt.Errorf("fence %d unit %d: gathered element %d is %d, want %d", a.fence, u, i, got, want)
 			}
 		}
-		for _, kind := range kinds {
+		for _, kind := range a.kinds {
 			if err := a.checkGiven(kind, u, r, n); err != nil {
 				return err
 			}

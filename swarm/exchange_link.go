@@ -108,8 +108,16 @@ func (x *exchange) setGeneration(g uint64) {
 	}
 	x.generation = g
 	for _, l := range x.links {
+		for i, o := range l.out {
+			o.broken = true
+			o.wake.Broadcast()
+			if in := l.reading[i]; in != nil {
+				in.replaced = true
+			}
+		}
 		x.closeLater(l.open())
 	}
+	x.change.Broadcast()
 }
 
 // heard lists the members from whom data has arrived since it was last called.

@@ -20,8 +20,8 @@ const (
 	maxFaults = 8
 )
 
-// errReplaced is why a reader ends whose stream its sender has opened anew.
-var errReplaced = errors.New("the sender has opened another stream")
+// errReplaced is why a reader ends whose stream is of no use any more.
+var errReplaced = errors.New("another stream takes its place")
 
 // incoming reads one class of data from one member.
 type incoming struct {

@@ -25,7 +25,7 @@ func TestExchangeDeathEndsAttempt(t *testing.T) {
 	for _, packing := range []codec.Packing{codec.Off, codec.On} {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMesh(t, 3, meshConfig{packing: packing})
-			unit := layout{[]int{0, 100_000, 200_000, 300_000}} // more than streams buffer
+			unit := layout{[]int{0, 20_000, 40_000, 60_000}} // more than streams buffer
 			m.attempts([]layout{unit}, 1)
 			runs := make([]*attemptRun, 3)
 			m.each(func(r int, x *exchange) (err error) {
@@ -75,7 +75,7 @@ func TestExchangeDeathEndsAttempt(t *testing.T) {
 				}
 			}
 			m.view, m.members, m.x = m.view[:2], m.members[:2], m.x[:2]
-			m.attempts([]layout{{[]int{0, 100_000, 200_000}}}, 3, 4)
+			m.attempts([]layout{{[]int{0, 20_000, 40_000}}}, 3, 4)
 			if got := m.net.Streams(); got != streams {
 				t.Errorf("%d streams, before that %d: the survivors' are to stay", got, streams)
 			}
@@ -320,11 +320,11 @@ func TestExchangeWaiting(t *testing.T) {
 // A thousand aborted attempts leave nothing behind.
 func TestExchangeAbortedAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMesh(t, 3, meshConfig{packing: codec.Off})
-		m.attempts([]layout{{[]int{0, 100, 200, 300}}}, 1)
+		m := newMesh(t, 2, meshConfig{packing: codec.Off})
+		m.attempts([]layout{{[]int{0, 100, 200}}}, 1)
 		fence := uint64(1)
 		part := make([]byte, 70_000) // more than a stream takes at once
-		var got [3][3][]byte
+		var got [2][2][]byte
 		for r := range got {
 			for s := range got {
 				got[r][s] = make([]byte, len(part))
@@ -332,10 +332,8 @@ func TestExchangeAbortedAttempts(t *testing.T) {
 		}
 		post := func(r int, x *exchange) {
 			x.allGather(t.Context(), 0, 4, part, got[r][:])
-			x.give(t.Context(), State, 0, [][]byte{part, part, part}, 1)
-			for _, kind := range kinds[:2] {
-				x.give(t.Context(), kind, 0, [][]byte{part[:400], part[:400], part[:400]}, 1)
-			}
+			x.give(t.Context(), State, 0, [][]byte{part, part}, 1)
+			x.give(t.Context(), kinds[fence%2], 0, [][]byte{part[:400], part[:400]}, 1)
 		}
 		abort := func(n int) (heap uint64, running, streams int) {
 			for range n {
@@ -363,14 +361,14 @@ func TestExchangeAbortedAttempts(t *testing.T) {
 		if running2 > running+2 || streams2 > streams || heap2 > heap+heap/4+1<<20 {
 			t.Errorf("after 100: %d bytes, %d goroutines, %d streams; after 1,100: %d, %d, %d", heap, running, streams, heap2, running2, streams2)
 		}
-		m.attempts([]layout{{[]int{0, 100, 200, 300}}}, fence+1)
+		m.attempts([]layout{{[]int{0, 100, 200}}}, fence+1)
 	})
 }
 
 // 200 members come and go and leave nothing behind.
 func TestExchangeJoinsAndRemovals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMesh(t, 2, meshConfig{})
+		m := newMesh(t, 2, meshConfig{packing: codec.Off, kinds: []Kind{State}})
 		fence := uint64(0)
 		guest := func(i int) {
 			id := uint64(1000 + i)

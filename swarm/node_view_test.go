@@ -357,15 +357,18 @@ func TestNodeHistory(t *testing.T) {
 	})
 }
 
-// 30 joins and deaths leave nothing behind in a node that stays.
+// 12 joins and deaths leave nothing behind in a node that stays.
 func TestNodeFlat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		c.end = 100_000
 		all := c.start()
+		for _, tr := range all {
+			tr.pace = 500 * time.Millisecond
+		}
 		c.train(all...)
 		var running, streams int
-		for i := 2; i < 32; i++ {
+		for i := 2; i < 14; i++ {
 			tr, err := enter(t.Context(), c.add(i))
 			if err != nil {
 				t.Fatal(err)
@@ -378,12 +381,12 @@ func TestNodeFlat(t *testing.T) {
 			c.nodes[i].Close()
 			<-tr.done
 			<-time.After(5 * time.Second)
-			if i == 6 {
+			if i == 4 {
 				running, streams = goroutines(), c.net.Streams()
 			}
 		}
 		if r, s := goroutines(), c.net.Streams(); r > running+4 || s > streams+2 {
-			t.Errorf("%d goroutines and %d streams after 5 guests, %d and %d after 30", running, streams, r, s)
+			t.Errorf("%d goroutines and %d streams after 3 guests, %d and %d after 12", running, streams, r, s)
 		}
 		c.close()
 		c.running.Wait()
