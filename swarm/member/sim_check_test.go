@@ -36,7 +36,7 @@ type chronicle struct {
 	abandoned  map[uint64]bool // member ids that were given to nobody
 }
 
-type final struct{ fence, follows, generation uint64 }
+type final struct{ fence, follows uint64 }
 
 // moment is the run as of a fence.
 type moment struct {
@@ -58,10 +58,7 @@ func (w *world) compareLog(p *proc) {
 		return
 	}
 	if c.Generation() > w.generation { // begun anew from what survives
-		w.generation, w.log, w.follows = c.Generation(), map[uint64][]byte{}, map[uint64]uint64{}
-		for _, o := range w.procs {
-			o.seen = 0
-		}
+		w.begunAnew(c.Generation(), c.log.applied)
 	}
 	first, err := c.storage.FirstIndex()
 	if err != nil {
@@ -93,6 +90,27 @@ func (w *world) compareLog(p *proc) {
 		}
 	}
 	p.seen = hi - 1
+}
+
+// begunAnew forgets what only the dead knew of the log behind which a new generation goes on at index.
+func (w *world) begunAnew(generation, index uint64) {
+	w.note("generation %d begins at %d", generation, index)
+	w.generation, w.log, w.follows, w.newest = generation, map[uint64][]byte{}, map[uint64]uint64{}, nil
+	for _, p := range w.procs {
+		p.seen = 0
+	}
+	for fence, m := range w.fences {
+		if fence >= index {
+			delete(w.fences, fence)
+		} else if w.newest == nil || fence > w.newest.entry.Fence {
+			w.newest = m
+		}
+	}
+	for step, f := range w.finals {
+		if f.fence >= index {
+			delete(w.finals, step)
+		}
+	}
 }
 
 // entry compares what a member was told of the log's course, and takes down what is new.
@@ -149,7 +167,7 @@ func (w *world) sameEntry(p *proc, m *moment, e Entry) {
 // final takes down that a step was committed.
 func (w *world) final(p *proc, e Entry) {
 	o := unpack[outcome](e.Payload)
-	if old, ok := w.finals[o.Step]; ok && old.generation == w.generation {
+	if old, ok := w.finals[o.Step]; ok {
 		w.fault(p, "2: step %d was committed by entry %d and again by %d", o.Step, old.fence, e.Fence)
 	}
 	if !w.truth.same(e.Payload) {
@@ -158,7 +176,7 @@ func (w *world) final(p *proc, e Entry) {
 	if w.newest == nil || w.newest.step != o.Step {
 		w.fault(p, "2: Commit of step %d out of turn", o.Step)
 	}
-	w.finals[o.Step] = final{e.Fence, w.follows[e.Fence], w.generation}
+	w.finals[o.Step] = final{e.Fence, w.follows[e.Fence]}
 }
 
 // view asserts invariant 13, and that nobody is taken out who did nothing wrong, or was the last to have something.
@@ -182,7 +200,7 @@ func (w *world) view(p *proc, e Entry, m *moment) {
 			added++
 		}
 	}
-	if e.Kind == EntryView && p.core.Generation() == 0 && (removed == 0 || added > 0) {
+	if e.Kind == EntryView && (removed == 0 || added > 0) {
 		w.fault(p, "13: an attempt was aborted for view %d, in which nobody is lost: %s", e.View.Number, e.View.Reason)
 	}
 	for r, owner := range m.place.Owner {

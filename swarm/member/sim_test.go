@@ -19,9 +19,7 @@ var (
 // schedule is a world in which things go wrong at random, until calm; then it must end well.
 type schedule struct {
 	*world
-	calm   int64 // moment after which nothing more goes wrong
-	hard   bool  // more may die than was promised
-	deadly int   // deaths so far
+	calm int64 // moment after which nothing more goes wrong
 }
 
 // shape makes a world from a seed.
@@ -127,7 +125,9 @@ func (d *schedule) mischief() {
 	}
 	switch what {
 	case 0, 1:
-		d.kill(p)
+		if d.rng.IntN(6) > 0 || !d.massacre() {
+			d.kill(p)
+		}
 	case 2:
 		p.halt()
 		d.at(ticks(60), p.resume)
@@ -278,18 +278,81 @@ func (d *schedule) kill(p *proc) {
 	}
 }
 
-// survivable says whether each range has a holder, and each configuration a quorum, without the victims.
-func (d *schedule) survivable(victims []*proc) bool {
-	dies := func(id uint64) bool {
-		p := d.procs[id]
-		return p == nil || p.over || slices.Contains(victims, p)
+// massacre kills so many voters that there is no quorum, while somebody has each range: then the survivors begin the log
+// anew (PROTOCOL.md 19).
+func (d *schedule) massacre() bool {
+	var victims []*proc
+	daemons := 0
+	for _, id := range d.newest.ids {
+		if p := d.procs[id]; d.rng.IntN(2) == 0 {
+			victims = append(victims, p)
+		} else if p.self.Offer.Kind == "daemon" {
+			daemons++
+		}
 	}
+	if !d.quiet() || daemons == 0 || !d.held(victims) || d.quorate(victims) {
+		return false
+	}
+	for _, v := range victims {
+		v.end("is killed, and no quorum is left")
+	}
+	d.at(perTick*int64(40+d.rng.IntN(20)), d.rescue)
+	return true
+}
+
+// rescue has the survivors begin the log anew.
+func (d *schedule) rescue() {
+	self := d.pick(func(p *proc) bool {
+		return p.runs() && p.stuck != "" && p.self.Offer.Kind == "daemon" && slices.Contains(d.newest.ids, p.id)
+	})
+	if self == nil {
+		d.fault(nil, "12: there is no quorum, and nobody says so")
+		return
+	}
+	var snapshots [][]byte
+	var alive []uint64
+	for _, m := range self.core.Members() {
+		if p := d.procs[m.ID]; p != nil && p.runs() {
+			snapshots, alive = append(snapshots, p.core.Snapshot()), append(alive, m.ID)
+		}
+	}
+	fresh, err := Recovered(snapshots, self.id, alive)
+	if err != nil {
+		d.fault(self, "19: %v", err)
+		return
+	}
+	d.note("%d recovers with %v", self.id, alive)
+	for _, id := range alive {
+		d.at(1+d.rng.Int64N(3*perTick), func() {
+			p := d.procs[id]
+			p.receive(func() {
+				if err := p.core.Adopt(fresh); err != nil {
+					d.fault(p, "19: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// survivable says whether each range has a holder, and each configuration a quorum, without the victims.
+func (d *schedule) survivable(victims []*proc) bool { return d.held(victims) && d.quorate(victims) }
+
+func (d *schedule) lives(id uint64, victims []*proc) bool {
+	p := d.procs[id]
+	return p != nil && !p.over && !slices.Contains(victims, p)
+}
+
+func (d *schedule) held(victims []*proc) bool {
 	m := d.newest
 	for r := range m.place.Owner {
-		if !slices.ContainsFunc(m.place.Holders(r), func(h int) bool { return !dies(m.ids[h]) }) {
+		if !slices.ContainsFunc(m.place.Holders(r), func(h int) bool { return d.lives(m.ids[h], victims) }) {
 			return false
 		}
 	}
+	return true
+}
+
+func (d *schedule) quorate(victims []*proc) bool {
 	for _, id := range d.ids {
 		p := d.procs[id]
 		if p.over {
@@ -298,7 +361,7 @@ func (d *schedule) survivable(victims []*proc) bool {
 		for _, voters := range [][]uint64{p.core.conf.GetVoters(), p.core.conf.GetVotersOutgoing()} {
 			live := 0
 			for _, v := range voters {
-				if !dies(v) {
+				if d.lives(v, victims) {
 					live++
 				}
 			}

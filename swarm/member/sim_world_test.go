@@ -304,7 +304,8 @@ func (w *world) reaches(from, to *proc) bool {
 	return !to.over && !(from.over && w.now > from.endedAt+resets) && !w.cut[pair(from.id, to.id)]
 }
 
-// carry sends data: over a broken path they wait until it is mended, as a stream does.
+// carry sends data: over a broken path they wait until it is mended, as a stream does,
+// and for a receiver that has yet to adopt the sender's log.
 func (w *world) carry(from, to uint64, f *frame) {
 	gen := w.procs[from].core.Generation()
 	copies := 1
@@ -316,7 +317,7 @@ func (w *world) carry(from, to uint64, f *frame) {
 		arrive = func() {
 			a, b := w.procs[from], w.procs[to]
 			switch {
-			case b == nil && !w.abandoned[to] || w.cut[pair(from, to)]:
+			case b == nil && !w.abandoned[to] || w.cut[pair(from, to)] || b != nil && b.core.Generation() < gen:
 				w.at(2*perTick, arrive)
 			case b != nil && w.reaches(a, b) && b.core.Generation() == gen:
 				b.receive(func() {
