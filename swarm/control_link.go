@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	controlDial      = 3 * time.Second
+	controlDial      = 5 * time.Second // by way of others, too
 	controlTimeout   = 5 * time.Second // of a write, and of the answer to a Hello
 	redialFirst      = 100 * time.Millisecond
 	redialLast       = time.Second

@@ -152,6 +152,7 @@ type Node struct {
 	done    bool                         // Done was returned or waits in entries
 	away    bool                         // this member has left
 	err     error                        // StoppedError, or why the node can't go on
+	leaving time.Time                    // when Leave was first called
 	stopped time.Duration                // the longest time in which the process did not run
 	conns   map[uint64]map[net.Conn]bool // incoming streams that end with a member, by its id
 }
@@ -379,6 +380,11 @@ func (n *Node) SetPhase(name string, unit int) { n.doing.Store(&phase{name, unit
 // Leave asks the others to take over what this member holds, and to go on without it; reason is for them to read. It
 // returns at once, Left tells when this member is out.
 func (n *Node) Leave(reason string) {
+	n.mu.Lock()
+	if n.leaving.IsZero() {
+		n.leaving = time.Now()
+	}
+	n.mu.Unlock()
 	n.call(func() { n.core.Leave(reason) })
 }
 

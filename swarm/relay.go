@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	controlHead = 300 * time.Millisecond // for the direct way to a member, before others are asked to carry the stream
-	dataHead    = 2 * time.Second        // the same for data, which is better off direct
-	relayDial   = 2 * time.Second        // for one relay, the rest of the way included
+	controlHead = 300 * time.Millisecond  // for the direct way to a member, before others are asked to carry the stream
+	dataHead    = 2 * time.Second         // the same for data, which is better off direct
+	relayDial   = 1200 * time.Millisecond // for one relay, the rest of the way included
 )
 
 // carriedConn is a stream that another member carries.

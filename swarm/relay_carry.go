@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	carryDial  = 1500 * time.Millisecond // for the second half of the way
-	maxRelays  = 128                     // streams that one member carries for others
-	carryBytes = 64 << 10                // under way in each direction of one
+	carryDial  = time.Second // for the second half of the way
+	maxRelays  = 128         // streams that one member carries for others
+	carryBytes = 64 << 10    // under way in each direction of one
 )
 
 // handleRelay serves a relay stream: as the one in the middle, who carries it, or as its target.
