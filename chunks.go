@@ -2,6 +2,7 @@ package shoal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -122,6 +123,10 @@ func (m *member) fetchAhead(step int) {
 // fetchWhile ends all fetching when the run has ended, so that nobody waits for chunks of a run that is over. stop undoes it.
 func (m *member) fetchWhile(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
+		var stopped *swarm.StoppedError
+		if errors.As(context.Cause(ctx), &stopped) && stopped.Gone { // it joins again, and needs them then
+			return
+		}
 		if f, ok := m.task.chunks.(*dataserve.Fetcher); ok {
 			f.Stop(context.Cause(ctx))
 		}

@@ -76,6 +76,11 @@ func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 		}
 		m.notice("%s: joining again as a newcomer", stopped.Reason)
 		start.Run, start.Contacts = nil, m.contacts()
+		used := m.device
+		if err := m.openDevice(); err != nil {
+			return nil, err
+		}
+		used.Close()
 	}
 }
 
@@ -127,18 +132,27 @@ func (m *member) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	var err error
-	if m.device, err = cpu.New(cpu.Config{Threads: cfg.Cores, Path: cfg.Kernel}); err != nil {
+	err := m.openDevice()
+	if err != nil {
 		m.task.close()
 		return err
-	}
-	if cfg.Slow > 1 {
-		m.device = slow.Device(m.device, cfg.Slow)
 	}
 	if m.fingerprint, err = kernel.Fingerprint(m.device); err != nil {
 		m.device.Close()
 		m.task.close()
 		return err
+	}
+	return nil
+}
+
+// openDevice opens what this peer computes with. One that a membership has cancelled is of no use for the next.
+func (m *member) openDevice() error {
+	d, err := cpu.New(cpu.Config{Threads: m.cfg.Cores, Path: m.cfg.Kernel})
+	if err != nil {
+		return err
+	}
+	if m.device = d; m.cfg.Slow > 1 {
+		m.device = slow.Device(d, m.cfg.Slow)
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ type Config struct {
 	Faults []Fault
 	// Slow has peers, by number, that compute so many times slower than they could.
 	Slow map[int]float64
+	pace float64 // the least that all are slower by, newcomers too; 0 for nothing
 	// Out is a folder for the trained model. Empty means that it isn't kept.
 	Out string
 	// Checkpoint is a folder for the checkpoints of all peers, which is needed if checkpoint.every of the run file is not 0.

@@ -31,6 +31,7 @@ type fake struct {
 	events *Events
 	dir    string // a file for each fake of the run, named after its process
 	pauses *Pauses
+	step   time.Duration
 }
 
 // fakePeer is the whole program: `up FILE ...` or `join LINK ...`.
@@ -84,9 +85,13 @@ func fakePeer(args []string, wrong string) int {
 	if wrong == "forks" && args[0] == "join" {
 		hash = "another hash"
 	}
+	f.step = fakeStep
+	if slices.Contains(args, "--slow") {
+		f.step *= 5
+	}
 	step := 0
 	if args[0] == "join" {
-		step = int(time.Since(info.ModTime()) / fakeStep)
+		step = int(time.Since(info.ModTime()) / f.step)
 	}
 	f.train(&run, info.ModTime(), step, wrong)
 	f.events.Report(&shoal.Report{StateHash: hash, Steps: run.Train.Steps, RunID: f.id()})
@@ -107,7 +112,7 @@ func (f *fake) train(run *runfile.Run, began time.Time, step int, wrong string) 
 		for _, phase := range []string{"gather", "forward", "backward", "ready"} {
 			f.pauses.At(step, phase)
 		}
-		<-time.After(time.Until(began.Add(time.Duration(step) * fakeStep)))
+		<-time.After(time.Until(began.Add(time.Duration(step) * f.step)))
 		f.pauses.At(step, "commit")
 		samples += batch(step)
 		if wrong == "doubles" && step == run.Train.Steps/2 {

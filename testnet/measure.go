@@ -167,26 +167,26 @@ func medianStep(peers []*peerState) time.Duration {
 	return time.Duration(gaps[len(gaps)/2])
 }
 
-// slope is how much the second half of a series grows per hundred, relative to its mean: the line of least squares. 0 if
+// series are values over the faults of a soak.
+type series struct{ x, y []float64 }
+
+func (s *series) add(x, y float64) { s.x, s.y = append(s.x, x), append(s.y, y) }
+
+// slope is how much the second half of a series grows per 100 of x, relative to its mean: the line of least squares. 0 if
 // there is too little of it.
-func slope(series []float64) float64 {
-	y := series[len(series)/2:]
-	if len(y) < 2 {
+func (s *series) slope() float64 {
+	x, y := s.x[len(s.x)/2:], s.y[len(s.y)/2:]
+	var mx, my, xy, xx float64
+	for i := range x {
+		mx += x[i] / float64(len(x))
+		my += y[i] / float64(len(x))
+	}
+	for i := range x {
+		xy += (x[i] - mx) * (y[i] - my)
+		xx += (x[i] - mx) * (x[i] - mx)
+	}
+	if xx == 0 || my == 0 {
 		return 0
 	}
-	var mean float64
-	for _, v := range y {
-		mean += v / float64(len(y))
-	}
-	middle := float64(len(y)-1) / 2
-	var xy, xx float64
-	for i, v := range y {
-		x := float64(i) - middle
-		xy += x * (v - mean)
-		xx += x * x
-	}
-	if mean == 0 {
-		return 0
-	}
-	return 100 * xy / xx / mean
+	return 100 * xy / xx / my
 }

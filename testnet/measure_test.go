@@ -148,26 +148,28 @@ func TestMedianStep(t *testing.T) {
 }
 
 func TestSlope(t *testing.T) {
-	line := func(n int, at func(i int) float64) (y []float64) {
+	line := func(n, every int, at func(x float64) float64) (s series) {
 		for i := range n {
-			y = append(y, at(i))
+			x := float64(i * every)
+			s.add(x, at(x))
 		}
-		return y
+		return s
 	}
 	for _, tc := range []struct {
 		name string
-		y    []float64
+		s    series
 		want float64
 	}{
-		{"nothing", nil, 0},
-		{"one", []float64{3}, 0},
-		{"flat", line(100, func(int) float64 { return 7 }), 0},
-		{"grows at first only", line(100, func(i int) float64 { return float64(min(i, 50)) }), 0},
-		{"one in a hundred of 1000 on average", line(200, func(i int) float64 { return 1000 + 0.1*(float64(i)-149.5) }), 0.01},
-		{"falls", line(200, func(i int) float64 { return 1000 - 1*(float64(i)-149.5) }), -0.1},
-		{"zeros", line(10, func(int) float64 { return 0 }), 0},
+		{"nothing", series{}, 0},
+		{"one", line(1, 1, func(float64) float64 { return 3 }), 0},
+		{"flat", line(100, 1, func(float64) float64 { return 7 }), 0},
+		{"grows at first only", line(100, 1, func(x float64) float64 { return min(x, 50) }), 0},
+		{"one in a hundred of 1000 on average", line(200, 1, func(x float64) float64 { return 1000 + 0.1*(x-149.5) }), 0.01},
+		{"the same, seldom measured", line(20, 10, func(x float64) float64 { return 1000 + 0.1*(x-145) }), 0.01},
+		{"falls", line(200, 1, func(x float64) float64 { return 1000 - (x - 149.5) }), -0.1},
+		{"zeros", line(10, 1, func(float64) float64 { return 0 }), 0},
 	} {
-		if got := slope(tc.y); math.Abs(got-tc.want) > 1e-12 {
+		if got := tc.s.slope(); math.Abs(got-tc.want) > 1e-12 {
 			t.Errorf("%s: slope %v, want %v", tc.name, got, tc.want)
 		}
 	}

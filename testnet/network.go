@@ -129,7 +129,7 @@ func (n *network) start(args ...string) (*peerState, error) {
 	if n.cfg.Kernel != "" {
 		args = append(args, "--kernel", n.cfg.Kernel)
 	}
-	if factor := n.cfg.Slow[i+1]; factor > 0 {
+	if factor := max(n.cfg.Slow[i+1], n.cfg.pace); factor > 0 {
 		args = append(args, "--slow", strconv.FormatFloat(factor, 'g', -1, 64))
 	}
 	for _, point := range n.pauses(i + 1) {
@@ -236,20 +236,19 @@ func (n *network) alive() (list []*peerState) {
 // speaker is the peer that tells how the run goes: the first that is there, if possible one that has been all along. Nil if
 // there is none.
 func (n *network) speaker() *peerState {
-	return first(n.alive())
-}
-
-// first is the first peer of a list that was there from the beginning, or else the first one, or nil.
-func first(list []*peerState) *peerState {
-	if len(list) == 0 {
+	alive := n.alive()
+	if len(alive) == 0 {
 		return nil
 	}
-	return list[max(0, slices.IndexFunc(list, func(p *peerState) bool { return p.stops == 0 }))]
+	return alive[max(0, slices.IndexFunc(alive, func(p *peerState) bool { return p.stops == 0 }))]
 }
 
 // told takes an event.
 func (n *network) told(t told) error {
 	p := n.peers[t.peer]
+	if t.Notice != "" && n.cfg.Verbose != nil {
+		fmt.Fprintf(n.cfg.Verbose, "peer %d: notice: %s\n", p.peer, t.Notice)
+	}
 	switch e := t.event; {
 	case e.Report != nil:
 		p.report = e.Report
@@ -374,20 +373,19 @@ func (n *network) stop() {
 	n.watchers.Wait()
 }
 
-// agreed is the report of a peer that was there all along, if there is one, and all have the same state.
+// agreed is the report of the peer that saw most of the run, if all have the same state.
 func (n *network) agreed() (*shoal.Report, error) {
-	var list []*peerState
+	var best *peerState
 	for _, p := range n.peers {
-		if p.report != nil {
-			list = append(list, p)
+		if p.report != nil && (best == nil || p.report.WallSeconds > best.report.WallSeconds) {
+			best = p
 		}
 	}
-	best := first(list)
 	if best == nil {
 		return nil, errors.New("testnet: nobody is left who could tell how the run ended")
 	}
-	for _, p := range list {
-		if p.report.StateHash != best.report.StateHash {
+	for _, p := range n.peers {
+		if p.report != nil && p.report.StateHash != best.report.StateHash {
 			return nil, fmt.Errorf("testnet: peer %d ended with state %s, peer %d with %s", p.peer, p.report.StateHash, best.peer, best.report.StateHash)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,7 +42,7 @@ func parsePause(text string) (p pausePoint, err error) {
 
 // Pauses is the child's side of faults: at points that the parent names, the goroutine that computes waits for the parent,
 // which kills or stops the process there, or lets it go on. On the child's standard input, "pause POINT" names another
-// point, "clear" forgets them all, and "go" ends the wait.
+// point, "clear" forgets them all, and "go" ends the wait; "measure" has it give back what memory it can and tell its standing.
 type Pauses struct {
 	events   *Events
 	standing func() Standing
@@ -82,6 +83,9 @@ func (p *Pauses) Serve(in io.Reader) {
 			p.mu.Lock()
 			p.points = nil
 			p.mu.Unlock()
+		case "measure":
+			debug.FreeOSMemory()
+			p.events.Standing(p.standing())
 		case "pause":
 			if err := p.Add(rest); err != nil {
 				p.events.Notice(err.Error())

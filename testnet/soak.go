@@ -22,8 +22,9 @@ const (
 	// MaxSoak is the most faults of a soak.
 	MaxSoak = 100_000
 
-	soakSteps = 200 // from one fault to the next, at least: the time that it takes to restore redundancy, and some
-	soakTail  = 600 // further steps, for faults that took longer
+	soakSteps = 100 // from one fault to the next, at least: the time that it takes to restore redundancy, and some
+	soakTail  = 500 // further steps, for faults that took longer
+	soakPace  = 20  // peers are slower by this, so that those steps are seconds
 
 	wholeWithin  = 2 * time.Minute  // for redundancy to be restored
 	reachWithin  = 10 * time.Second // for a victim to come to its point
@@ -62,6 +63,7 @@ func (s *Soak) Run(ctx context.Context, cfg Config) (*shoal.Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	cfg.pace = soakPace
 	t := &soaking{Soak: *s, rng: rand.New(rand.NewPCG(s.Seed, 0))}
 	r, err := launch(ctx, cfg, t.drive)
 	if r == nil {
@@ -89,7 +91,7 @@ type soaking struct {
 	done    int
 	witness *peerState // lives through all of it, though it may be stopped: what leaks, leaks here
 
-	rss, streams, goroutines []float64 // the witness's, before each fault
+	rss, streams, goroutines series // the witness's, before faults at which there are as many peers as in the beginning
 }
 
 func (t *soaking) drive(ctx context.Context, n *network) error {
@@ -104,7 +106,9 @@ func (t *soaking) drive(ctx context.Context, n *network) error {
 		if n.over() {
 			return nil
 		}
-		t.measure()
+		if err := t.measure(ctx, n); err != nil {
+			return err
+		}
 		if err := t.fault(ctx, n); err != nil {
 			return fmt.Errorf("after %d faults: %w", t.done, err)
 		}
@@ -112,12 +116,21 @@ func (t *soaking) drive(ctx context.Context, n *network) error {
 	return n.pump(ctx, func() bool { return false })
 }
 
-// measure notes what the witness uses.
-func (t *soaking) measure() {
-	s := &t.witness.standing
-	t.rss = append(t.rss, float64(s.RSS))
-	t.streams = append(t.streams, float64(s.Streams))
-	t.goroutines = append(t.goroutines, float64(s.Goroutines))
+// measure notes what the witness uses, where that can be compared.
+func (t *soaking) measure(ctx context.Context, n *network) error {
+	if len(n.alive()) != n.cfg.Peers {
+		return nil
+	}
+	before := t.witness.seen
+	t.witness.say("measure")
+	if ok, err := n.pumpFor(ctx, reachWithin, func() bool { return t.witness.seen.After(before) }); !ok {
+		return err
+	}
+	s, x := &t.witness.standing, float64(t.done)
+	t.rss.add(x, float64(s.RSS))
+	t.streams.add(x, float64(s.Streams))
+	t.goroutines.add(x, float64(s.Goroutines))
+	return nil
 }
 
 // fault has one happen, waits until the others have gone on, and replaces who is lost.
@@ -127,7 +140,10 @@ func (t *soaking) fault(ctx context.Context, n *network) error {
 		return err
 	}
 	t.done++
-	want := soakLeast + t.rng.IntN(soakMost-soakLeast)
+	want := n.cfg.Peers
+	if t.rng.IntN(8) == 0 { // now and then there are others
+		want = soakLeast + t.rng.IntN(soakMost-soakLeast)
+	}
 	for h.lasting() && len(n.alive()) < want && n.processes() < soakMost {
 		if err := n.joinNow(); err != nil {
 			return err
@@ -142,7 +158,7 @@ func (t *soaking) choose(n *network) Fault {
 	f := Fault{Kind: Kill, Phase: Phases[t.rng.IntN(slices.Index(Phases, "fill"))], Step: n.step + 1 + t.rng.IntN(10)}
 	switch k := t.rng.IntN(20); {
 	case k < 7:
-		f.Kind, f.For = Stop, time.Duration(200+t.rng.IntN(6000))*time.Millisecond
+		f.Kind, f.For = Stop, time.Duration(200+t.rng.IntN(4000))*time.Millisecond
 	case k < 10:
 		f.Kind, f.Phase = Leave, ""
 	}
@@ -159,11 +175,11 @@ func (t *soaking) choose(n *network) Fault {
 
 // result sums up. undisturbed is the hash of a run without faults.
 func (t *soaking) result(r *shoal.Report, undisturbed string) *report.Soak {
-	s := &report.Soak{Faults: t.done, HashEqual: r.StateHash == undisturbed, RSSSlope: report.Number(slope(t.rss)),
-		StreamsSlope: report.Number(slope(t.streams)), GoroutinesSlope: report.Number(slope(t.goroutines))}
+	s := &report.Soak{Faults: t.done, HashEqual: r.StateHash == undisturbed, RSSSlope: report.Number(t.rss.slope()),
+		StreamsSlope: report.Number(t.streams.slope()), GoroutinesSlope: report.Number(t.goroutines.slope())}
 	for _, f := range r.Faults {
-		if f.Kind != Join {
-			s.SlowestCommitMS = max(s.SlowestCommitMS, f.NextCommitMS)
+		if f.Kind != Join && f.NextCommitMS > s.SlowestCommitMS { // not a NaN, of a run that ended first
+			s.SlowestCommitMS = f.NextCommitMS
 		}
 	}
 	return s
