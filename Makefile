@@ -4,6 +4,7 @@
 # make long   the tests that take minutes: the default run, memory of 64 million parameters, many simultaneous starts
 # make dist   archives of the program for linux, darwin and windows, in build/dist
 # make compare   trains one run in each way to share it out, in a minute, and writes docs/strategies.md
+# make faults    kills and stops peers at every point of a step, in half an hour, and writes the tables of docs/faults.md
 # make numerics  compares ways to sum gradients, in minutes, and writes the table in docs/numerics.md
 
 SHELL := /bin/bash
@@ -25,7 +26,7 @@ define step
 endef
 
 .NOTPARALLEL:
-.PHONY: test build gen dist long compare numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
+.PHONY: test build gen dist long compare faults numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
 	check-platforms check-noasm check-interop check-unit check-testnet
 
 test: install-needs check-format check-generated check-vet check-static check-imports check-platforms check-browser \
@@ -48,6 +49,10 @@ long:
 # Ways to share out a run, compared: the tables and the plot of docs/strategies.md.
 compare: build
 	go run ./scripts/compare --program build/shoal
+
+# Every role and phase, killed and stopped: the tables in docs/faults.md.
+faults: build
+	go run ./scripts/faults --program build/shoal
 
 # Ways to sum gradients, compared: the table in docs/numerics.md.
 numerics:
