@@ -1,7 +1,6 @@
 package shoal
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"

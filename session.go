@@ -252,6 +252,9 @@ func (m *member) stuck(reason string) {
 // entered takes note of a view that begins. payload is that of the last outcome, nil before the first.
 func (m *member) entered(v *swarm.View, payload []byte) {
 	m.view.Store(v)
+	if v.Number > 1 && v.Rank >= 0 {
+		m.notice("%s: %s", v.Reason, peersInWords(len(v.Members)))
+	}
 	step := m.begins()
 	if o, err := fsdp.DecodeOutcome(payload); payload != nil && err == nil {
 		if step = o.Step; o.Kind == fsdp.EntryCommit {
@@ -259,6 +262,13 @@ func (m *member) entered(v *swarm.View, payload []byte) {
 		}
 	}
 	m.history.viewed(v, step)
+}
+
+func peersInWords(n int) string {
+	if n == 1 {
+		return "this peer is alone now"
+	}
+	return fmt.Sprintf("%d peers now", n)
 }
 
 // engine makes this member's training engine for its first view.

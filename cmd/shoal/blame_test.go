@@ -21,7 +21,6 @@ func TestTestnetNamesTheProcessAtFault(t *testing.T) {
 		want   []string
 	}{
 		{"interrupted", syscall.SIGINT, []string{"left: interrupted", ": interrupted"}}, // said by others, or by itself
-		{"stopped", syscall.SIGSTOP, []string{"was lost"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -38,26 +37,6 @@ func TestTestnetNamesTheProcessAtFault(t *testing.T) {
 			checkGone(t, pids)
 		})
 	}
-}
-
-// A peer that was stopped says what became of itself, by the name that it showed at its start; so do the others.
-func TestStoppedPeer(t *testing.T) {
-	t.Parallel()
-	up := startProgram(t, "up", writeRun(t, smallRun(1_000_000)), "--peers", "3", "--listen", "127.0.0.1:0")
-	link := up.line(t, "shoal:")
-	other := startProgram(t, "join", link, "--listen", "127.0.0.1:0")
-	victim := startProgram(t, "join", link, "--listen", "127.0.0.1:0")
-	name := strings.TrimPrefix(victim.line(t, "this is peer "), "this is ")
-	for _, p := range []*program{up, other, victim} {
-		p.line(t, "step ")
-	}
-	victim.cmd.Process.Signal(syscall.SIGSTOP)
-	for _, p := range []*program{up, other} {
-		p.end(t, 25*time.Second)
-		p.refused(t, name+" (rank ")
-	}
-	victim.cmd.Process.Signal(syscall.SIGCONT)
-	victim.refused(t, "this peer was silent for ")
 }
 
 // TestNoAddress has a network namespace without any network.

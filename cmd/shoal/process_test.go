@@ -112,19 +112,32 @@ func startCommand(t *testing.T, name string, args ...string) *program {
 // line waits for a line on standard output that begins with one of the prefixes.
 func (p *program) line(t *testing.T, prefixes ...string) string {
 	t.Helper()
+	return p.find(t, fmt.Sprintf("begins with %q", prefixes), func(line string) bool {
+		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(line, prefix) })
+	})
+}
+
+// says waits for a line that has a text in it.
+func (p *program) says(t *testing.T, text string) string {
+	t.Helper()
+	return p.find(t, fmt.Sprintf("has %q in it", text), func(line string) bool { return strings.Contains(line, text) })
+}
+
+func (p *program) find(t *testing.T, what string, fits func(line string) bool) string {
+	t.Helper()
 	timeout := time.After(patient)
 	for {
 		select {
 		case line, ok := <-p.stdout:
 			if !ok {
 				<-p.exited
-				t.Fatalf("it ended without a line that begins with %q; stderr: %s", prefixes, p.stderr)
+				t.Fatalf("it ended without a line that %s; stderr: %s", what, p.stderr)
 			}
-			if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(line, prefix) }) {
+			if fits(line) {
 				return line
 			}
 		case <-timeout:
-			t.Fatalf("no line that begins with %q; stderr: %s", prefixes, p.stderr)
+			t.Fatalf("no line that %s; stderr: %s", what, p.stderr)
 		}
 	}
 }
@@ -319,45 +332,6 @@ func TestTestnetTimeout(t *testing.T) {
 	}
 }
 
-// Peers on two machines have nobody who watches them: each must notice by itself.
-func TestKilledPeerEndsOthers(t *testing.T) {
-	identity := filepath.Join(t.TempDir(), "key")
-	h, err := peer.New(t.Context(), peer.Config{Identity: identity, Listen: []string{"127.0.0.1:0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	victim := h.Self()
-	h.Close()
-	up := startProgram(t, "up", writeRun(t, smallRun(1_000_000)), "--peers", "3", "--listen", "127.0.0.1:0")
-	link := up.line(t, "shoal:")
-	other := startProgram(t, "join", link, "--listen", "127.0.0.1:0")
-	killed := startProgram(t, "join", link, "--listen", "127.0.0.1:0", "--identity", identity)
-	for _, p := range []*program{up, other, killed} {
-		p.line(t, "step ")
-	}
-	killed.cmd.Process.Kill()
-	for _, p := range []*program{up, other} {
-		if code := p.end(t, 10*time.Second); code != exitFailed {
-			t.Errorf("exit code %d, want %d", code, exitFailed)
-		}
-		p.refused(t, victim[len(victim)-8:]) // the part that people see
-	}
-}
-
-func TestCtrlC(t *testing.T) {
-	up := startProgram(t, "up", writeRun(t, smallRun(1_000_000)), "--peers", "2", "--listen", "127.0.0.1:0")
-	join := startProgram(t, "join", up.line(t, "shoal:"), "--listen", "127.0.0.1:0")
-	up.line(t, "step ")
-	up.cmd.Process.Signal(os.Interrupt)
-	if code := up.end(t, 5*time.Second); code != exitInterrupted || up.stderr.String() != "shoal: interrupted\n" {
-		t.Errorf("exit code %d, stderr %q", code, up.stderr)
-	}
-	if code := join.end(t, 10*time.Second); code != exitFailed {
-		t.Errorf("the other peer: exit code %d, stderr %q", code, join.stderr)
-	}
-	join.refused(t, "left")
-}
-
 func TestCtrlCEndsTestnet(t *testing.T) {
 	p := startProgram(t, "testnet", "--run", writeRun(t, smallRun(1_000_000)), "--peers", "2", "--report", t.TempDir())
 	p.line(t, "step ")
@@ -373,14 +347,6 @@ func TestCtrlCEndsTestnet(t *testing.T) {
 		n, _ := strconv.Atoi(pid)
 		checkGone(t, []int{n})
 	}
-}
-
-func TestLateJoinerIsRefused(t *testing.T) {
-	up := startProgram(t, "up", writeRun(t, smallRun(1_000_000)), "--listen", "127.0.0.1:0")
-	link := up.line(t, "shoal:")
-	up.line(t, "step ")
-	startProgram(t, "join", link, "--listen", "127.0.0.1:0").refused(t, "started")
-	up.line(t, "step ") // it goes on
 }
 
 func TestWrongLinks(t *testing.T) {

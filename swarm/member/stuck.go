@@ -86,7 +86,8 @@ func (c *Core) lostContact(missing []Member) string {
 	if len(missing) == 0 {
 		return "no leader was found although all peers answer"
 	}
-	return fmt.Sprintf("lost contact with %s, which the run's log needs: %s", c.names(missing), c.votersInWords())
+	return fmt.Sprintf("waiting for %s, without which the run can't go on (%s); if that is gone for good, shoal recover goes on without it",
+		c.names(missing), c.votersInWords())
 }
 
 func (c *Core) names(members []Member) string {
