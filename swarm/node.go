@@ -256,11 +256,12 @@ func addrsOf(t Transport) []string {
 
 // View waits for the first view that this member is in, and returns the entry that began it: Entry.View is set.
 func (n *Node) View(ctx context.Context) (Entry, error) {
-	e, err := n.take(ctx)
-	if err == nil && e.View == nil {
-		return Entry{}, errors.New("swarm: View after the first entry: call Next")
+	for {
+		e, err := n.take(ctx)
+		if err != nil || e.View != nil {
+			return e, err
+		}
 	}
-	return e, err
 }
 
 // Ready tells the leader that this member is done with the attempt that View or the last Next began. payload has at
