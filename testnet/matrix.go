@@ -70,8 +70,10 @@ type Matrix struct {
 	OnCell  func(Outcome) // called with each outcome. Nil means nobody
 }
 
+// MatrixPeers is how many peers there are, but for the moments in which one is lost or joins.
+const MatrixPeers = 5
+
 const (
-	matrixPeers = 5
 	matrixMost  = 7   // processes at a time
 	matrixRound = 10  // cells of one run
 	matrixSteps = 250 // for each of them
@@ -121,7 +123,7 @@ func (m *Matrix) Run(ctx context.Context, cells []Cell) (done []Outcome, err err
 func (m *Matrix) round(ctx context.Context, run *shoal.RunFile, cells []Cell, want string) (done []Outcome, left []Cell, err error) {
 	now := min(matrixRound, len(cells))
 	t := &round{cells: cells[:now]}
-	cfg := Config{RunFile: run, Peers: matrixPeers, Program: m.Program, Kernel: m.Kernel, Verbose: m.Verbose}
+	cfg := Config{RunFile: run, Peers: MatrixPeers, Program: m.Program, Kernel: m.Kernel, Verbose: m.Verbose}
 	if cells[0].Phase == "checkpoint" {
 		saving := *run
 		saving.Checkpoint.Every = matrixEvery
@@ -203,7 +205,7 @@ func (t *round) cell(ctx context.Context, n *network) error {
 			h.victim.kill()
 		}
 	}
-	for len(n.alive()) < matrixPeers && !n.over() {
+	for len(n.alive()) < MatrixPeers && !n.over() {
 		if err := n.joinNow(); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package testnet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -295,16 +296,14 @@ func (n *network) exited(p *peerState) error {
 		p.fate = ended
 	case p.report != nil:
 		p.fate = ended
-		if err != nil && n.late == nil {
-			n.late = err
-		}
+		n.late = cmp.Or(n.late, err)
 		n.after(stragglers, n.endStragglers)
+	case (p.stops > 0 || p.peer > n.cfg.Peers) && n.step >= n.cfg.RunFile.Train.Steps:
+		p.fate = ended
+		n.notice("peer %d was not there in time, the run was over", p.peer)
 	case p.stops > 0:
 		p.fate = ended
-		n.notice("peer %d, which had been stopped, did not come back: %v", p.peer, err)
-	case p.peer > n.cfg.Peers && n.step >= n.cfg.RunFile.Train.Steps:
-		p.fate = ended
-		n.notice("peer %d joined too late, the run was over", p.peer)
+		n.late = cmp.Or(n.late, fmt.Errorf("%w (it had been stopped, and did not come back)", err))
 	default:
 		return n.failed(p)
 	}
@@ -320,7 +319,7 @@ func (n *network) endStragglers() error {
 		if p.fate == running && p.report == nil && (p.stops > 0 || p.peer > n.cfg.Peers) {
 			p.fate = killed
 			p.kill()
-			n.notice("peer %d was not back in time, the run was over", p.peer)
+			n.notice("peer %d was not there in time, the run was over", p.peer)
 		}
 	}
 	return nil

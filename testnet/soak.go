@@ -135,7 +135,7 @@ func (t *soaking) measure(ctx context.Context, n *network) error {
 
 // fault has one happen, waits until the others have gone on, and replaces who is lost.
 func (t *soaking) fault(ctx context.Context, n *network) error {
-	h, err := n.strike(ctx, t.choose(n))
+	_, err := n.strike(ctx, t.choose(n))
 	if err != nil || n.over() {
 		return err
 	}
@@ -144,7 +144,7 @@ func (t *soaking) fault(ctx context.Context, n *network) error {
 	if t.rng.IntN(8) == 0 { // now and then there are others
 		want = soakLeast + t.rng.IntN(soakMost-soakLeast)
 	}
-	for h.lasting() && len(n.alive()) < want && n.processes() < soakMost {
+	for n.processes() < want {
 		if err := n.joinNow(); err != nil {
 			return err
 		}

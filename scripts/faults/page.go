@@ -39,7 +39,7 @@ var words = map[string]string{testnet.Kill: "SIGKILL", testnet.Stop: "SIGSTOP"}
 func tables(cells []testnet.Cell, done []testnet.Outcome) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "\nBy `make faults`, with %d peers as processes on one machine: %s, %d cores, %.0f GiB of memory.\n",
-		5, runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU(), float64(sysinfo.Memory())/(1<<30))
+		testnet.MatrixPeers, runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU(), float64(sysinfo.Memory())/(1<<30))
 	for _, kind := range []string{testnet.Kill, testnet.Stop} {
 		of := slices.DeleteFunc(slices.Clone(cells), func(c testnet.Cell) bool { return c.Kind != kind })
 		if len(of) > 0 {
