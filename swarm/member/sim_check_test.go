@@ -144,6 +144,7 @@ func (w *world) entry(p *proc, e Entry) {
 		w.view(p, e, m)
 	}
 	w.fences[e.Fence], w.newest = m, m
+	w.tell("log %s", describe(e))
 }
 
 func (w *world) sameEntry(p *proc, m *moment, e Entry) {

@@ -127,6 +127,9 @@ func (p *proc) collect() {
 	}
 	if v := fmt.Sprint(p.core.conf.GetVoters(), p.core.conf.GetVotersOutgoing()); v != p.voters {
 		p.voters = v
+		if p.core.isLeader() {
+			p.w.tell("voters %s", v)
+		}
 		p.w.note("%d has voters %s", p.id, v)
 	}
 	p.w.check(p)
@@ -142,10 +145,14 @@ func (p *proc) handle(e Event) {
 		p.w.entry(p, e.Entry)
 		p.en.ended(e.Entry)
 	case Stuck:
-		p.w.note("%d stuck: %q", p.id, e.Reason)
+		if e.Reason == "" {
+			p.w.tell("%d is stuck no more", p.id)
+		} else {
+			p.w.tell("%d is stuck: %s", p.id, e.Reason)
+		}
 		p.stuck = e.Reason
 	case Stopped:
-		p.w.note("%d stopped: %s (gone %v, local %v)", p.id, e.Reason, e.Gone, e.Local)
+		p.w.tell("%d: %s (gone %v)", p.id, e.Reason, e.Gone)
 		p.gone = e.Reason
 		p.w.stopped(p, e)
 	}
@@ -157,7 +164,7 @@ func (p *proc) end(how string) {
 		return
 	}
 	p.over, p.endedAt = true, p.w.now
-	p.w.note("%d %s", p.id, how)
+	p.w.tell("%d %s", p.id, how)
 }
 
 // halt is SIGSTOP, resume SIGCONT: what has arrived is taken in before time goes on (PROTOCOL.md 14).

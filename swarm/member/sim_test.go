@@ -171,38 +171,46 @@ func (d *schedule) partition(length int64) {
 	d.part(here, there, length)
 }
 
-func (d *schedule) part(here, there []*proc, length int64) {
-	ids := func(list []*proc) (v []uint64) {
-		for _, p := range list {
-			v = append(v, p.id)
-		}
-		return v
-	}
+func (w *world) part(here, there []*proc, length int64) {
 	if len(here) == 0 || len(there) == 0 {
 		return
 	}
-	d.note("no path between %v and %v", ids(here), ids(there))
-	broken := d.rng.IntN(2) == 0 // or just silent
+	w.sever(here, there)
+	w.at(length, func() { w.mend(here, there) })
+}
+
+func ids(list []*proc) (v []uint64) {
+	for _, p := range list {
+		v = append(v, p.id)
+	}
+	return v
+}
+
+// sever breaks the paths between some members and others: their streams break, or all is just silent.
+func (w *world) sever(here, there []*proc) {
+	w.note("no path between %v and %v", ids(here), ids(there))
+	broken := w.rng.IntN(2) == 0
 	for _, a := range here {
 		for _, b := range there {
-			d.cut[pair(a.id, b.id)] = true
+			w.cut[pair(a.id, b.id)] = true
 			if broken {
-				d.at(perTick+d.rng.Int64N(perTick), func() { a.link(b.id, false) })
-				d.at(perTick+d.rng.Int64N(perTick), func() { b.link(a.id, false) })
+				w.at(perTick+w.rng.Int64N(perTick), func() { a.link(b.id, false) })
+				w.at(perTick+w.rng.Int64N(perTick), func() { b.link(a.id, false) })
 			}
 		}
 	}
-	d.at(length, func() {
-		d.note("paths between %v and %v again", ids(here), ids(there))
-		for _, a := range here {
-			for _, b := range there {
-				delete(d.cut, pair(a.id, b.id))
-				a.trouble, b.trouble, d.hurt = d.now, d.now, d.now
-				d.at(1+d.rng.Int64N(perTick), func() { a.link(b.id, true) })
-				d.at(1+d.rng.Int64N(perTick), func() { b.link(a.id, true) })
-			}
+}
+
+func (w *world) mend(here, there []*proc) {
+	w.note("paths between %v and %v again", ids(here), ids(there))
+	for _, a := range here {
+		for _, b := range there {
+			delete(w.cut, pair(a.id, b.id))
+			a.trouble, b.trouble, w.hurt = w.now, w.now, w.now
+			w.at(1+w.rng.Int64N(perTick), func() { a.link(b.id, true) })
+			w.at(1+w.rng.Int64N(perTick), func() { b.link(a.id, true) })
 		}
-	})
+	}
 }
 
 // link tells of a stream that has broken, or that there is one again.
@@ -309,25 +317,30 @@ func (d *schedule) rescue() {
 		d.fault(nil, "12: there is no quorum, and nobody says so")
 		return
 	}
+	d.rescueBy(self)
+}
+
+// rescueBy begins the log anew with a member and all others that it reaches.
+func (w *world) rescueBy(self *proc) {
 	var snapshots [][]byte
 	var alive []uint64
 	for _, m := range self.core.Members() {
-		if p := d.procs[m.ID]; p != nil && p.runs() {
+		if p := w.procs[m.ID]; p != nil && p.runs() {
 			snapshots, alive = append(snapshots, p.core.Snapshot()), append(alive, m.ID)
 		}
 	}
 	fresh, err := Recovered(snapshots, self.id, alive)
 	if err != nil {
-		d.fault(self, "19: %v", err)
+		w.fault(self, "19: %v", err)
 		return
 	}
-	d.note("%d recovers with %v", self.id, alive)
+	w.note("%d recovers with %v", self.id, alive)
 	for _, id := range alive {
-		d.at(1+d.rng.Int64N(3*perTick), func() {
-			p := d.procs[id]
+		w.at(1+w.rng.Int64N(3*perTick), func() {
+			p := w.procs[id]
 			p.receive(func() {
 				if err := p.core.Adopt(fresh); err != nil {
-					d.fault(p, "19: %v", err)
+					w.fault(p, "19: %v", err)
 				}
 			})
 		})
@@ -389,6 +402,9 @@ func (d *schedule) settleDown() {
 // stopped is told why a member is out. One that was taken out comes again.
 func (w *world) stopped(p *proc, e Stopped) {
 	if !e.Gone {
+		if w.ends {
+			return
+		}
 		w.fault(p, "12: the run has ended: %s", e.Reason)
 		return
 	}
@@ -414,19 +430,21 @@ func (p *proc) describe() string {
 // describe is an entry in one line.
 func describe(e Entry) string {
 	s := fmt.Sprintf("%d %s", e.Fence, map[EntryKind]string{EntryCommit: "commit", EntryRetry: "retry", EntryDone: "done", EntryView: "again", EntryLate: "late"}[e.Kind])
-	if e.Payload != nil {
-		s += fmt.Sprintf(" (step %d)", unpack[outcome](e.Payload).Step)
+	step, _ := following(e.Payload)
+	if e.Kind == EntryCommit || e.Kind == EntryDone {
+		step--
 	}
+	s += fmt.Sprintf(" step %d", step)
 	s += fmt.Sprintf(" work %v", e.Work)
 	for _, f := range e.Fills {
 		s += fmt.Sprintf(" fill %d>%d", f.Range, f.To)
 	}
 	if v := e.View; v != nil {
-		s += fmt.Sprintf(", view %d as rank %d of", v.Number, v.Rank)
+		s += fmt.Sprintf(", view %d of", v.Number)
 		for _, m := range v.Members {
 			s += fmt.Sprintf(" %d", m.ID)
 		}
-		s += " has" + layout(v.Place) + ": " + v.Reason
+		s += ", placed" + layout(v.Place) + ": " + v.Reason
 	}
 	return s
 }

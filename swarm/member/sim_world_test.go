@@ -36,6 +36,10 @@ type world struct {
 	hurt   int64 // last moment at which a process went on or a path was mended
 
 	chronicle
+	hold   func(m *Message) bool // control messages to keep back, in held
+	held   []*Message
+	ends   bool     // the run may end with an error
+	told   []string // what a script's reader is told
 	trace  []string // what happened, if traced
 	traced bool
 	sum    uint64 // hash of all that happened
@@ -180,7 +184,7 @@ func (w *world) open(self Member, snapshot []byte) {
 	}
 	w.procs[p.id] = p
 	w.ids = append(w.ids, p.id)
-	w.note("begin %d (%s)", p.id, self.Peer)
+	w.tell("%d begins as %s", p.id, self.Peer)
 	p.collect()
 	w.at(1+w.rng.Int64N(perTick), p.clock)
 }
@@ -275,8 +279,18 @@ func (w *world) travel() int64 {
 	return 1 + w.rng.Int64N(4)
 }
 
+// tell is note for what the readers of scripts see.
+func (w *world) tell(format string, args ...any) {
+	w.note(format, args...)
+	w.told = append(w.told, fmt.Sprintf(format, args...))
+}
+
 // post sends a control message, which may be lost, doubled and overtaken.
 func (w *world) post(m *Message) {
+	if w.hold != nil && w.hold(m) {
+		w.held = append(w.held, m)
+		return
+	}
 	from := w.procs[m.From]
 	gen := from.core.Generation()
 	copies := 1
