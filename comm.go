@@ -2,6 +2,7 @@ package shoal
 
 import (
 	"context"
+	"errors"
 
 	"shoal/fsdp"
 	"shoal/swarm"
@@ -33,6 +34,9 @@ func (c *comm) Ready(payload []byte) error { return c.node.Ready(payload) }
 
 func (c *comm) Next(ctx context.Context) (fsdp.Entry, error) {
 	e, err := c.node.Next(ctx)
+	if errors.Is(err, swarm.ErrLeft) {
+		err = fsdp.ErrLeft
+	}
 	if err != nil {
 		return fsdp.Entry{}, err
 	}

@@ -3,10 +3,8 @@ package shoal
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime"
-	"strings"
 	"sync/atomic"
 
 	"shoal/fsdp"
@@ -192,24 +190,10 @@ func (m *member) cause(ctx context.Context, err error) error {
 	}
 	if stopped := m.node.Err(); stopped != nil {
 		err = stopped
+	} else if errors.Is(err, fsdp.ErrLeft) { // the log says so first, and why a moment later
+		err = &swarm.StoppedError{Rank: -1, Local: true, Gone: true, Reason: "the others went on without this peer"}
 	}
-	return m.aboutSelf(err)
-}
-
-// aboutSelf says so if it was this peer that the others lost: that is what its user wants to know, not whom it missed.
-func (m *member) aboutSelf(err error) error {
-	var stopped *swarm.StoppedError
-	if !errors.As(err, &stopped) || stopped.Gone {
-		return err
-	}
-	self := m.host.Self()
-	silent, limit := m.node.Silence()
-	lost := strings.HasSuffix(stopped.Reason, " was lost") && strings.Contains(stopped.Reason, swarm.Short(self))
-	if !lost && silent <= limit {
-		return err
-	}
-	return &swarm.StoppedError{Peer: self, Rank: m.view.Load().Rank, Local: true,
-		Reason: fmt.Sprintf("this peer was silent for %.0f s, so the others went on without it", max(silent, limit).Seconds())}
+	return err
 }
 
 // close ends this peer's part.

@@ -73,7 +73,7 @@ func (m *member) session(ctx context.Context, start entry) (rep *Report, err err
 	defer m.node.Close()
 	first, err := m.node.View(ctx)
 	if err != nil {
-		return nil, m.aboutSelf(err)
+		return nil, err
 	}
 	m.entered(first.View, first.Payload)
 	if m.cfg.Out != "" {

@@ -1,7 +1,6 @@
 package swarm
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -153,7 +152,6 @@ type Node struct {
 	away    bool                         // this member has left
 	err     error                        // StoppedError, or why the node can't go on
 	leaving time.Time                    // when Leave was first called
-	stopped time.Duration                // the longest time in which the process did not run
 	conns   map[uint64]map[net.Conn]bool // incoming streams that end with a member, by its id
 }
 
@@ -356,13 +354,6 @@ func (n *Node) Err() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.err
-}
-
-// Silence is the longest time in which this process did not run, and that after which a silent member is lost.
-func (n *Node) Silence() (longest, limit time.Duration) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.stopped, time.Duration(cmp.Or(n.cfg.Timing.Suspect, member.LAN().Suspect)) * n.cfg.Tick
 }
 
 // Members are those that the log has admitted so far, this one included, in no order.

@@ -44,7 +44,6 @@ func (n *Node) step(m *wire.Control) {
 // (PROTOCOL.md 14).
 func (n *Node) tick(since time.Duration) {
 	if since > maxGap*n.cfg.Tick {
-		n.update(func() { n.stopped = max(n.stopped, since) })
 		for len(n.inbox) > 0 {
 			n.step(<-n.inbox)
 		}

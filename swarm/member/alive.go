@@ -109,7 +109,9 @@ func (c *Core) Resume() {
 	if c.cfg.broken.noResume {
 		return
 	}
-	c.contact = c.tick
+	if c.stuck.reason == "" { // or it would seem to go on
+		c.contact = c.tick
+	}
 	for _, p := range c.peers {
 		p.heard = c.tick
 		if p.down > 0 {

@@ -123,12 +123,13 @@ func (p *plan) emptyOut() {
 	}
 }
 
-// arrived are members that are in no view yet and follow the log up to the current fence.
+// arrived are members that are in no view yet and follow the log. Beats come too seldom to ask more of them than that they
+// have applied their admission: steps may be shorter.
 func (c *Core) arrived() (ids []uint64) {
 	caughtUp := c.caughtUp()
 	for _, m := range c.st.Members {
 		p := c.peers[m.ID]
-		here := p == nil || caughtUp[m.ID] && p.index >= c.st.Fence && !c.lost(p)
+		here := p == nil || caughtUp[m.ID] && p.index >= c.st.Joined && !c.lost(p)
 		if here && c.st.rank(m.ID) < 0 && c.farewell(m.ID) == "" {
 			ids = append(ids, m.ID)
 		}
