@@ -57,7 +57,7 @@ func (n *Node) Recover(ctx context.Context) error {
 			err = errors.New("the run isn't stuck")
 			return
 		}
-		generation = n.core.Generation() + 1
+		generation = member.NextGeneration(n.core.Generation(), n.id)
 		own, err = n.promise(generation, n.id)
 	}) {
 		return ErrClosed

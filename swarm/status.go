@@ -1,6 +1,7 @@
 package swarm
 
 import (
+	"shoal/swarm/member"
 	"slices"
 
 	"shoal/internal/place"
@@ -56,7 +57,7 @@ func (n *Node) Status() Status {
 // readLog runs in the loop.
 func (n *Node) readLog(s *Status) {
 	c, v := n.core, n.core.View()
-	s.Generation, s.View, s.Fence, s.Applied, s.Stuck = c.Generation(), v.Number, c.Fence(), c.Applied(), n.stuck
+	s.Generation, s.View, s.Fence, s.Applied, s.Stuck = member.Recoveries(c.Generation()), v.Number, c.Fence(), c.Applied(), n.stuck
 	s.Promise, s.Redundancy, s.Wanted = c.Promise(), c.Redundancy(), c.Backups()
 	if s.Wanted == place.All {
 		s.Wanted = max(0, len(v.Members)-1)

@@ -14,6 +14,15 @@ func (c *Core) Snapshot() []byte {
 	return snapshotOf(c.st, c.log.applied, c.log.term, c.conf)
 }
 
+// NextGeneration is the generation of a log that member self begins anew: the upper half of it counts, the lower is the
+// member's, so that two parts of a mesh that both begin theirs never take one for the other.
+func NextGeneration(generation, self uint64) uint64 {
+	return (generation>>32+1)<<32 | self>>32
+}
+
+// Recoveries is how often a log of that generation was begun anew.
+func Recoveries(generation uint64) uint64 { return generation >> 32 }
+
 // Recovered makes a new generation of a log that has lost the majority of its voters for good, from the Snapshots of the
 // survivors: the longest of the newest generation, followed by a view of those members that are alive. self is the only
 // voter; all who are alive must Adopt the result (PROTOCOL.md 19).
@@ -43,7 +52,7 @@ func Recovered(snapshots [][]byte, self uint64, alive []uint64) ([]byte, error) 
 			conf.Learners = append(conf.Learners, m.ID)
 		}
 	}
-	st.Generation++
+	st.Generation = NextGeneration(st.Generation, self)
 	return snapshotOf(st, index+1, term+1, conf), nil
 }
 

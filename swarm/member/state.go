@@ -45,7 +45,7 @@ type state struct {
 	Tries   int     `cbor:"21,keyasint,omitempty"` // attempts of this step that have failed
 	Lates   int     `cbor:"22,keyasint,omitempty"` // of these, for lateness
 
-	Generation uint64   `cbor:"23,keyasint,omitempty"` // times that the log has been begun anew from survivors
+	Generation uint64   `cbor:"23,keyasint,omitempty"` // of the log, see NextGeneration
 	Faults     []Fault  `cbor:"24,keyasint,omitempty"` // the last removals
 	Past       []uint64 `cbor:"25,keyasint,omitempty"` // the last members that are none any more
 

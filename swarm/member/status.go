@@ -19,8 +19,7 @@ func (c *Core) Voters() []uint64 { return c.conf.GetVoters() }
 // Run is the run's description.
 func (c *Core) Run() []byte { return c.st.Run }
 
-// Fence is the current fence, Applied the index of the last entry applied, and Generation how many times the log was
-// begun anew from survivors.
+// Fence is the current fence, Applied the index of the last entry applied, and Generation the log's, see NextGeneration.
 func (c *Core) Fence() uint64      { return c.st.Fence }
 func (c *Core) Applied() uint64    { return c.log.applied }
 func (c *Core) Generation() uint64 { return c.st.Generation }
