@@ -37,7 +37,7 @@ func (c *Core) confChanges() (changes []*raftpb.ConfChangeSingle) {
 	}
 	voters, want := c.conf.GetVoters(), c.wantedVoters()
 	for _, id := range slices.Concat(voters, c.conf.GetLearners()) {
-		if _, ok := c.st.find(id); !ok {
+		if _, ok := c.st.find(id); !ok && !slices.Contains(want, id) {
 			change(raftpb.ConfChangeRemoveNode, id)
 		}
 	}
@@ -67,11 +67,14 @@ func votersFor(daemons int) int {
 
 // wantedVoters are as many of the daemons as there may be voters: the leader, those that vote already, other living ones,
 // and those that vote and are lost only if there is nobody else. A leader that is leaving needs another voter who can
-// lead.
+// lead. While others are about to be fit, who votes goes on voting: fewer voters would survive fewer deaths.
 func (c *Core) wantedVoters() []uint64 {
-	fit := c.fitVoters()
+	fit, soon := c.fitVoters()
 	slices.SortStableFunc(fit, func(a, b uint64) int { return c.preference(a) - c.preference(b) })
 	n := votersFor(len(fit))
+	if now := c.conf.GetVoters(); n < len(now) && n < votersFor(len(fit)+soon) {
+		return now
+	}
 	if c.leaving != "" {
 		n = max(n, min(2, len(fit)))
 	}
@@ -80,17 +83,19 @@ func (c *Core) wantedVoters() []uint64 {
 
 // fitVoters are the daemons that may vote: in the view, not leaving. One that doesn't vote yet must have caught up, and
 // everybody must have applied its admission: a member refuses streams from strangers, so one that doesn't know its leader
-// would never hear of it.
-func (c *Core) fitVoters() (fit []uint64) {
+// would never hear of it. soon counts those that only lack that.
+func (c *Core) fitVoters() (fit []uint64, soon int) {
 	caughtUp, introduced := c.caughtUp(), c.introduced()
 	for _, m := range c.st.Members {
 		may := m.Offer.Kind == "daemon" && c.farewell(m.ID) == "" && (c.st.rank(m.ID) >= 0 || !c.st.started())
 		p := c.peers[m.ID]
 		if p == nil || may && (c.votes(m.ID) || introduced && caughtUp[m.ID] && !c.lost(p)) { // nil: the leader itself
 			fit = append(fit, m.ID)
+		} else if may && !c.lost(p) {
+			soon++
 		}
 	}
-	return fit
+	return fit, soon
 }
 
 func (c *Core) preference(id uint64) int {
