@@ -17,12 +17,12 @@ func TestRulesMatter(t *testing.T) {
 		from   uint64   // seed to begin with: found by one run of all
 		change func(*setup)
 	}{
-		{"1 fence, with 2 off too", []string{"1", "2", "3", "5"}, 840, func(s *setup) { s.broken.noFence, s.broken.early = true, true }},
-		{"2 own term first", []string{"12"}, 300, func(s *setup) { s.broken.early = true }},
+		{"1 fence, with 2 off too", []string{"1", "2", "3", "5"}, 0, func(s *setup) { s.flaps, s.broken.noFence, s.broken.early = true, true, true }},
+		{"2 own term first", []string{"12"}, 340, func(s *setup) { s.flaps, s.broken.early = true, true }},
 		{"5 ready is repeated", []string{"12"}, 0, func(s *setup) { s.broken.readyOnce = true }},
 		{"6 fillers are no holders", []string{"3", "4", "5"}, 0, func(s *setup) { s.broken.fillersOwn = true }},
 		{"8 the last holder stays", []string{"4"}, 0, func(s *setup) { s.broken.dropLast = true }},
-		{"14 a gap is no silence", []string{"14"}, 160, func(s *setup) { s.broken.noResume, s.burst = true, true }},
+		{"14 a gap is no silence", []string{"14"}, 240, func(s *setup) { s.broken.noResume, s.burst = true, true }},
 		{"17 joins wait for a Commit", []string{"13"}, 0, func(s *setup) { s.broken.act = joinAtOnce }},
 		{"18 voters are proposed again", []string{"12"}, 0, func(s *setup) { s.broken.confOnce, s.broken.act = true, crowdOut() }},
 	} {

@@ -39,7 +39,9 @@ func shape(seed uint64) (toy, setup, *rand.Rand) {
 		s.drop, s.double = 0.02*float64(rng.IntN(4)), 0.05
 	}
 	s.timing = Timing{Beat: 2, Election: 6, Resend: 4, Down: 5, Suspect: 16, Stuck: 24, Deadline: 14, LostAfter: 400}
-	return toyFor(rng, seed, 6+rng.IntN(14)), s, rng
+	y := toyFor(rng, seed, 6+rng.IntN(14))
+	s.flaps = rng.IntN(8) == 0
+	return y, s, rng
 }
 
 func newSchedule(t testing.TB, seed uint64, change func(*setup)) *schedule {
@@ -119,6 +121,10 @@ func (d *schedule) mischief() {
 		return
 	}
 	ticks := func(n int) int64 { return perTick * int64(1+d.rng.IntN(n)) }
+	if d.setup.flaps && d.rng.IntN(3) > 0 {
+		d.flap()
+		return
+	}
 	what := d.rng.IntN(10)
 	if what < 7 && !d.settled() {
 		return // a death and somebody thrown out by mistake are two deaths
@@ -156,6 +162,21 @@ func (d *schedule) mischief() {
 			p.collect()
 		}
 	}
+}
+
+// flap cuts a leader off, so that there may be two for a while.
+func (d *schedule) flap() {
+	leader := d.pick(func(p *proc) bool { return p.runs() && p.core.isLeader() })
+	if leader == nil || !d.settled() {
+		return
+	}
+	var others []*proc
+	for _, id := range d.ids {
+		if p := d.procs[id]; p != leader && !p.over {
+			others = append(others, p)
+		}
+	}
+	d.part([]*proc{leader}, others, perTick*int64(d.setup.timing.Election+d.rng.IntN(12)))
 }
 
 // partition cuts some processes off from all others for a while.

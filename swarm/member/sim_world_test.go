@@ -54,7 +54,8 @@ type setup struct {
 	drop, double   float64
 	late           float64 // share of messages that take long
 	timing         Timing
-	snapshots      int // Config.SnapshotEntries
+	snapshots      int  // Config.SnapshotEntries
+	flaps          bool // leaders are cut off again and again, for about as long as an election takes
 	broken         broken
 	burst          bool // after a stop, missed ticks come in one burst before all input (against PROTOCOL.md 14)
 }
