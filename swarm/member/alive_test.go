@@ -202,6 +202,41 @@ func TestLastHolder(t *testing.T) {
 	}
 }
 
+// When processes have ended that alone held some range, and the quorum with them, the log can't say that the run is over: the
+// survivors give up by themselves, after LostAfter ticks. Those that are only silent may come back, however long it takes.
+func TestLastHolderAndQuorum(t *testing.T) {
+	for _, killed := range []bool{true, false} {
+		s := newCluster(t, 5)
+		s.train = false
+		s.grow(5)
+		if killed {
+			s.kill(1, 2, 3)
+		} else {
+			s.silence(1, 2, 3)
+		}
+		words := "nobody else holds "
+		s.until(90, "both know", func() bool {
+			return strings.Contains(s.stuck(4).Reason, words) && strings.Contains(s.stuck(5).Reason, words)
+		})
+		s.ticks(LAN().LostAfter - 90)
+		for _, id := range []uint64{4, 5} {
+			if s.stopped(id) != nil || !strings.Contains(s.stuck(id).Reason, "if that is gone for good, go on from the last checkpoint") {
+				t.Errorf("member %d: stuck %+v, stopped %+v", id, s.stuck(id), s.stopped(id))
+			}
+		}
+		s.ticks(100)
+		for _, id := range []uint64{4, 5} {
+			e := s.stopped(id)
+			if killed && (e == nil || !e.Local || e.Gone || !strings.HasPrefix(e.Reason, words) || !strings.HasSuffix(e.Reason, lastResort) || !s.cores[id].Finished()) {
+				t.Errorf("member %d: %+v", id, e)
+			}
+			if !killed && e != nil {
+				t.Errorf("member %d gave up: %+v", id, e)
+			}
+		}
+	}
+}
+
 // A member that was taken for dead by mistake is told so by whomever it talks to.
 func TestTakenOutByMistake(t *testing.T) {
 	for _, id := range []uint64{1, 3} { // 1 leads

@@ -48,6 +48,29 @@ func TestJoinDuringTheRun(t *testing.T) {
 	checkFills(t, s.entries[1])
 }
 
+// Who lacks the state that a resumed run begins with counts for the start, and comes in with the first Commit. The creator
+// always has it.
+func TestJoinWithoutTheFirstState(t *testing.T) {
+	s := newCluster(t, 3)
+	s.decided, s.train = never, false
+	s.person = func(id uint64) Member {
+		m := daemon(id)
+		m.Offer.Late = id != 2
+		return m
+	}
+	s.grow(3)
+	if v := s.view(1); v.Number != 1 || !slices.Equal(s.inView(1), []uint64{1, 2}) || len(s.entries[3]) > 0 {
+		t.Fatalf("the first view is %+v, member 3 has %+v", v, s.entries[3])
+	}
+	s.begin()
+	s.until(2, "member 3 is in", func() bool { return len(s.inView(1)) == 3 })
+	if first := s.entries[3][0]; first.Kind != EntryCommit || first.Payload == nil || slices.Contains(first.View.Place.Owner, 2) {
+		t.Errorf("first entry %+v", first)
+	}
+	s.until(30, "it owns its share", func() bool { return slices.Contains(s.view(3).Place.Owner, 2) })
+	checkFills(t, s.entries[1])
+}
+
 // checkFills follows all entries of a member: only holders own, and a holder is one by a fill of a committed attempt.
 func checkFills(t *testing.T, entries []Entry) {
 	t.Helper()

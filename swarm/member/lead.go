@@ -144,14 +144,17 @@ func (c *Core) stopRun(id uint64, reason string) bool {
 	return c.lead.stopped
 }
 
-// start proposes the first view once everybody is there and the log has the voters that it will have.
+// start proposes the first view once everybody is there and the log has the voters that it will have. Who lacks the state
+// that the run begins with comes in by the first Commit.
 func (c *Core) start() bool {
 	if c.busy() || len(c.st.Members) < c.st.Peers || !c.ready() {
 		return false
 	}
 	p := plan{c: c, view: true, reason: "start"}
-	for _, m := range c.st.Members {
-		p.ids = append(p.ids, m.ID)
+	for i, m := range c.st.Members {
+		if i == 0 || !m.Offer.Late {
+			p.ids = append(p.ids, m.ID)
+		}
 	}
 	p.work = make([]int64, len(p.ids))
 	peers := c.placePeers(p.ids)
@@ -172,7 +175,7 @@ func (c *Core) bury() bool {
 		if c.stuck.lacking == 0 || c.tick-c.stuck.lacking < uint64(c.cfg.Timing.LostAfter) {
 			return false
 		}
-		return c.stopRun(dead[0].ID, c.stuck.reason+": go on from the last checkpoint with shoal up --resume")
+		return c.stopRun(dead[0].ID, c.stuck.reason+lastResort)
 	}
 	p.reason = c.departure(dead[0])
 	if len(dead) > 1 {

@@ -12,8 +12,8 @@ type stuck struct {
 	lacking uint64 // tick since when no living member holds some range; 0: it isn't so
 }
 
-// watch looks whether the run is stuck, and says so when that has changed. Nobody gives up: voters that were stopped or cut
-// off may come back (PROTOCOL.md 19).
+// watch looks whether the run is stuck, and says so when that has changed. Voters that were stopped or cut off
+// may come back (PROTOCOL.md 19), so nobody gives up because of them.
 func (c *Core) watch() {
 	if c.over {
 		return
@@ -30,12 +30,13 @@ func (c *Core) watch() {
 	}
 	switch {
 	case c.cutOff():
+		c.giveUp()
 		lost = c.lostMembers()
-		reason = c.lostContact(lost)
+		reason = c.lostContact(lost, unheld)
 	case unheld > 0:
-		reason = fmt.Sprintf("nobody else holds %d of %d ranges of the model that %s had", unheld, len(c.st.ranges), c.names(lost))
+		reason = c.nobodyHolds(unheld, lost)
 	}
-	if reason == c.stuck.reason {
+	if c.over || reason == c.stuck.reason {
 		return
 	}
 	c.stuck.reason = reason
@@ -82,12 +83,40 @@ func (c *Core) cutOff() bool {
 	return c.tick-c.contact >= uint64(limit)
 }
 
-func (c *Core) lostContact(missing []Member) string {
+// giveUp ends this member's part if the processes have ended that alone held some range, and so many voters with them that
+// the log can't say so.
+func (c *Core) giveUp() {
+	if c.stuck.lacking == 0 || c.tick-c.stuck.lacking < uint64(c.cfg.Timing.LostAfter) {
+		return
+	}
+	var dead []Member
+	for _, m := range c.lostInView() {
+		if c.peers[m.ID].dead {
+			dead = append(dead, m)
+		}
+	}
+	if unheld := c.unheld(dead); unheld > 0 {
+		c.stop(Stopped{Peer: dead[0].Peer, Rank: c.st.rank(dead[0].ID), Local: true, Reason: c.nobodyHolds(unheld, dead) + lastResort})
+	}
+}
+
+// lastResort is what helps when nobody is left who holds some range.
+const lastResort = ": go on from the last checkpoint with shoal up --resume"
+
+func (c *Core) nobodyHolds(unheld int, lost []Member) string {
+	return fmt.Sprintf("nobody else holds %d of %d ranges of the model that %s had", unheld, len(c.st.ranges), c.names(lost))
+}
+
+func (c *Core) lostContact(missing []Member, unheld int) string {
 	if len(missing) == 0 {
 		return "no leader was found although all peers answer"
 	}
-	return fmt.Sprintf("waiting for %s, without which the run can't go on (%s); if that is gone for good, shoal recover goes on without it",
-		c.names(missing), c.votersInWords())
+	why, help := c.votersInWords(), "shoal recover goes on without it"
+	if unheld > 0 {
+		why += fmt.Sprintf(", and nobody else holds %d of %d ranges of the model", unheld, len(c.st.ranges))
+		help = "go on from the last checkpoint with shoal up --resume"
+	}
+	return fmt.Sprintf("waiting for %s, without which the run can't go on (%s); if that is gone for good, %s", c.names(missing), why, help)
 }
 
 func (c *Core) names(members []Member) string {

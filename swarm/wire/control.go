@@ -90,6 +90,7 @@ type Offer struct {
 	ModelHash   string `cbor:"6,keyasint,omitempty"`
 	Version     string `cbor:"7,keyasint,omitempty"` // of the program
 	Out         bool   `cbor:"8,keyasint,omitempty"` // wants the final parameters
+	Late        bool   `cbor:"9,keyasint,omitempty"` // lacks the state that the run begins with: it is not in the first view
 }
 
 // ErrTooLong is returned for a message, or a part of one, beyond its cap.
