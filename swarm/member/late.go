@@ -61,10 +61,11 @@ func (t Timing) deadline(recent []uint64, tries int) (ticks uint64, ok bool) {
 }
 
 // overdue ends an attempt that has taken too long. First those at fault compute nothing in the next; if there is a second
-// deadline in one step, the worst of them is removed.
+// deadline in one step, the worst of them is removed. A new leader first lets everybody tell it how far they are.
 func (c *Core) overdue() bool {
 	limit, ok := c.cfg.Timing.deadline(c.pace.recent, c.st.Tries)
-	if !ok || c.busy() || c.tick-c.pace.since < limit || len(c.lostInView()) > 0 {
+	fresh := c.tick-c.lead.since < uint64(c.cfg.Timing.Suspect)
+	if !ok || fresh || c.busy() || c.tick-c.pace.since < limit || len(c.lostInView()) > 0 {
 		return false
 	}
 	late := c.late()

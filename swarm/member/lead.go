@@ -11,6 +11,7 @@ import (
 // leadership is what this member has proposed while it led in one term. A leader that stays one doesn't lose proposals.
 type leadership struct {
 	term     uint64
+	since    uint64          // tick
 	fence    uint64          // proposed what follows this fence ...
 	decided  bool            // ... if this is set
 	stopped  bool            // proposed Stop
@@ -34,7 +35,7 @@ func (c *Core) act() bool {
 		if c.tick-c.contact > uint64(c.cfg.Timing.Suspect) { // it was alone: that nobody was heard says nothing
 			c.Resume()
 		}
-		c.lead = leadership{term: status.GetTerm(), left: map[uint64]bool{}, admits: c.lead.admits}
+		c.lead = leadership{term: status.GetTerm(), since: c.tick, left: map[uint64]bool{}, admits: c.lead.admits}
 	}
 	switch {
 	case c.log.term != c.lead.term && !c.cfg.broken.early || status.LeadTransferee != raft.None:

@@ -223,6 +223,7 @@ func (c *Core) applyEntry(e *raftpb.Entry) {
 			panic(err)
 		}
 		c.conf = c.rn.ApplyConfChange(&cc)
+		c.takeSnapshot() // a member ignores a snapshot in whose configuration it is not
 		if !c.cfg.broken.confOnce {
 			c.lead.confTick = 0 // seen: another may be proposed
 		}
