@@ -1,6 +1,10 @@
 package member
 
-import "fmt"
+import (
+	"fmt"
+
+	"shoal/swarm/wire"
+)
 
 // proc is a simulated process: a Core, an engine, and what befalls it.
 type proc struct {
@@ -85,6 +89,9 @@ func (p *proc) clock() {
 func (p *proc) tick() {
 	p.ticks++
 	p.notice()
+	if p.stuck != "" {
+		p.hello()
+	}
 	if a := p.en.att; a != nil && !p.en.done {
 		p.core.SetWaiting(a.fence, p.en.phase(), 0, p.en.blockers())
 	}
@@ -106,6 +113,21 @@ func (p *proc) notice() {
 			p.reset[m.ID] = true
 			p.core.LinkDead(m.ID)
 			p.collect()
+		}
+	}
+}
+
+// hello is a handshake with a member's peer where another process answers by now: if that one knows better, it says that
+// this member is none any more.
+func (p *proc) hello() {
+	for _, m := range p.core.Members() {
+		for _, id := range p.w.ids {
+			o := p.w.procs[id]
+			if o.self.Peer == m.Peer && o.id != m.ID && o.runs() && p.w.reaches(o, p) && o.core.Removed(p.id) {
+				p.core.Step(&Message{Kind: wire.ControlGone, From: m.ID, To: p.id, Index: o.core.Applied(), Reason: "it was taken out"})
+				p.collect()
+				return
+			}
 		}
 	}
 }

@@ -294,7 +294,7 @@ func (d *schedule) kill(p *proc) {
 			victims = append(victims, o)
 		}
 	}
-	if !d.quiet() || !d.survivable(victims) {
+	if !d.quiet() || !d.survivable(victims) || d.setup.backups == 0 {
 		return
 	}
 	silent := d.rng.IntN(4) == 0
