@@ -80,11 +80,16 @@ func (m *member) openCheckpoints(ctx context.Context) error {
 	return m.choose(ctx, entries)
 }
 
+// claimCheckpoints makes Config.Checkpoint the folder of this run, and of no other as long as one of its processes lives.
 func (m *member) claimCheckpoints() error {
-	if _, err := report.MakeFolder(m.cfg.Checkpoint); err != nil {
+	_, err := report.MakeFolder(m.cfg.Checkpoint)
+	if err == nil {
+		m.lock, err = checkpoint.TryLock(m.cfg.Checkpoint, m.runID)
+	}
+	if err != nil {
 		return &ConfigError{"checkpoint", err}
 	}
-	err := checkpoint.Claim(m.cfg.Checkpoint, m.task.saved(m.runID))
+	err = checkpoint.Claim(m.cfg.Checkpoint, m.task.saved(m.runID))
 	var other *checkpoint.OtherRunError
 	if errors.As(err, &other) {
 		err = fmt.Errorf("%w%s", err, m.task.differs(other.RunFile))
@@ -157,26 +162,37 @@ func (m *member) joinCheckpoints() error {
 		return &ConfigError{"checkpoint", err}
 	}
 	point := m.task.resume
-	if point == nil {
-		for _, e := range entries {
-			if e.Err == nil && e.Manifest.ID != m.runID {
-				return &ConfigError{"checkpoint", fmt.Errorf("%s has checkpoints, the newest of step %d, and the run begins afresh: give another folder",
-					m.cfg.Checkpoint, entries[len(entries)-1].Step)}
-			}
-		}
-		return nil
-	}
 	for _, e := range entries {
-		if e.Hash == point.Manifest {
-			if m.checkpoint, err = checkpoint.Open(e); err != nil {
+		switch {
+		case errors.Is(e.Err, checkpoint.ErrPartial) || e.Manifest != nil && e.Manifest.ID == m.runID: // of this run, perhaps in the making
+		case point == nil && e.Err == nil:
+			return &ConfigError{"checkpoint", fmt.Errorf("%s has checkpoints, the newest of step %d, and the run begins afresh: give another folder",
+				m.cfg.Checkpoint, entries[len(entries)-1].Step)}
+		case point != nil && e.Step > point.Position.Step: // the run comes to that step again
+			if err := checkpoint.SetAside(e); err != nil {
 				return &ConfigError{"checkpoint", err}
 			}
-			return nil
 		}
 	}
-	m.missing = &ConfigError{"checkpoint", fmt.Errorf("the run goes on from the checkpoint of step %d, which %s does not have: copy it there from the peer that started the run",
-		point.Position.Step, m.cfg.Checkpoint)}
+	if point != nil {
+		m.findCheckpoint(entries, point)
+	}
 	return nil
+}
+
+// findCheckpoint opens the checkpoint that the run goes on from. A peer without it is no member of the first view: it gets
+// its part from the others, as one that joins later does.
+func (m *member) findCheckpoint(entries []checkpoint.Entry, point *resumePoint) {
+	err := fmt.Errorf("%s does not have it", m.cfg.Checkpoint)
+	for _, e := range entries {
+		if e.Hash == point.Manifest {
+			if m.checkpoint, err = checkpoint.Open(e); err == nil {
+				return
+			}
+		}
+	}
+	m.checkpoint = nil
+	m.missing = fmt.Errorf("the run goes on from the checkpoint of step %d: %w", point.Position.Step, err)
 }
 
 // saving completes an engine's configuration by what is saved and resumed. A member that joins a run that is under way gets
@@ -194,8 +210,8 @@ func (m *member) saving(cfg *fsdp.Config, late bool) error {
 	switch {
 	case late:
 		return nil
-	case m.missing != nil:
-		return m.missing
+	case m.missing != nil: // the log has no such member in the first view
+		return &ConfigError{"checkpoint", m.missing}
 	case c == nil:
 		return nil
 	}

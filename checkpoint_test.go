@@ -219,14 +219,10 @@ func TestWhoseCheckpoints(t *testing.T) {
 	}
 }
 
-// TestJoinerNeedsTheFiles: one that joins a run with checkpoints says where, and what it lacks is named.
-func TestJoinerNeedsTheFiles(t *testing.T) {
+// TestJoinerOfCheckpoints: one that joins a run with checkpoints says where; the folder has those of this run or none.
+func TestJoinerOfCheckpoints(t *testing.T) {
 	dir := t.TempDir()
 	interrupted(t, 12, keeping(2, dir, nil))
-	short := copyFolder(t, dir)
-	if err := os.Remove(filepath.Join(short, "step-000000010", "unit-0002.rank-01.safetensors")); err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	first := keeping(1, dir, nil)[0]
 	link := make(chan string, 1)
@@ -240,12 +236,112 @@ func TestJoinerNeedsTheFiles(t *testing.T) {
 	defer func() { cancel(); <-done }()
 	second := Config{Memory: 1 << 30, Cores: 1, Link: <-link}
 	fails(t, second, "checkpoint: ", "every 10 steps")
-	second.Checkpoint = t.TempDir()
-	fails(t, second, "step 10", second.Checkpoint, "copy it there")
-	second.Checkpoint = short
-	fails(t, second, "unit-0002.rank-01.safetensors", "copy the files of all peers")
 	second.Checkpoint, second.Resume = dir, true
 	fails(t, second, "resume: a peer that joins")
+
+	// A run that began there is under way: no other may have its folder, and its own folder is not for others to resume.
+	fails(t, keeping(1, dir, func(_ int, c *Config) { c.Resume = true })[0], "checkpoint: "+dir+" is in use by run ", "has not ended")
+	other := keeping(1, t.TempDir(), nil)[0]
+	otherLink := make(chan string, 1)
+	other.Peers, other.OnLink, other.Listen = 2, func(l string) { otherLink <- l }, []string{"/ip4/127.0.0.1/tcp/0"}
+	begun := make(chan struct{})
+	go func() {
+		defer close(begun)
+		Run(ctx, other)
+	}()
+	defer func() { cancel(); <-begun }()
+	third := Config{Memory: 1 << 30, Cores: 1, Link: <-otherLink, Checkpoint: dir}
+	fails(t, third, "checkpoint: "+dir+" is in use by run ")
+	third.Checkpoint = copyFolder(t, dir)
+	fails(t, third, "has checkpoints, the newest of step 10, and the run begins afresh")
+}
+
+// TestResumeWithoutTheFiles: peers that have not all of the checkpoint's files, or none, get their part from the others, once
+// the first step is done. They save what they own then, in folders of their own, where others' newer files are out of the way.
+func TestResumeWithoutTheFiles(t *testing.T) {
+	want := together(t, peers(1, nil)...)[0]
+	dir := t.TempDir()
+	interrupted(t, 22, keeping(2, dir, nil))
+	if err := os.Truncate(savedFile(t, dir, 20, "manifest"), 100); err != nil { // so that the one before is used
+		t.Fatal(err)
+	}
+	short, stale := copyFolder(t, dir), t.TempDir()
+	if err := os.Remove(savedFile(t, short, 10, "unit-0002.rank-01")); err != nil {
+		t.Fatal(err)
+	}
+	interrupted(t, 22, keeping(1, stale, nil))
+	folders := []string{dir, short, stale, filepath.Join(t.TempDir(), "new")}
+	reports := together(t, keeping(4, "", func(i int, c *Config) {
+		c.Checkpoint, c.Resume = folders[i], i == 0
+	})...)
+	for _, got := range reports {
+		sameRun(t, want, got)
+		if got.ResumedStep != 10 || len(got.Peers) != 4 || len(got.Views[0].Members) != 1 {
+			t.Errorf("resumed at step %d, %d peers, views %+v", got.ResumedStep, len(got.Peers), got.Views)
+		}
+	}
+	// All files of all folders together are the checkpoint of step 30.
+	all := t.TempDir()
+	for _, from := range folders {
+		if got := foldersIn(t, from); !slices.Equal(got, []string{"step-000000020", "step-000000030"}) {
+			t.Errorf("%s has %v", from, got)
+		}
+		list, err := filepath.Glob(filepath.Join(from, "step-000000030", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range list {
+			b, err := os.ReadFile(path)
+			if err == nil {
+				err = os.MkdirAll(filepath.Join(all, "step-000000030"), 0o777)
+			}
+			if err == nil {
+				err = os.WriteFile(filepath.Join(all, "step-000000030", filepath.Base(path)), b, 0o666)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	whole(t, all, 30)
+}
+
+// whole wants dir to have checkpoints of just these steps, undamaged, without any other file in their folders.
+func whole(t *testing.T, dir string, steps ...int) {
+	t.Helper()
+	list, err := Checkpoints(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []int
+	for i := range list {
+		c := &list[i]
+		have = append(have, c.Step)
+		if c.Err != nil {
+			t.Errorf("step %d: %v", c.Step, c.Err)
+			continue
+		}
+		if err := c.Verify(t.Context()); err != nil {
+			t.Errorf("step %d: %v", c.Step, err)
+		}
+		files, err := os.ReadDir(c.Path)
+		if err != nil || len(files) != len(c.entry.Manifest.Files)+1 {
+			t.Errorf("step %d has %d files and a manifest of %d, %v", c.Step, len(files), len(c.entry.Manifest.Files), err)
+		}
+	}
+	if !slices.Equal(have, steps) {
+		t.Errorf("%s has checkpoints of %v, want %v", dir, have, steps)
+	}
+}
+
+// savedFile is a file of a checkpoint, by what comes before its writer's letters.
+func savedFile(t *testing.T, dir string, step int, name string) string {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(dir, fmt.Sprintf("step-%09d", step), name+".*"))
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%s of step %d: %v, %v", name, step, list, err)
+	}
+	return list[0]
 }
 
 // TestDamagedCheckpoint: a file of the newest checkpoint that is cut short, changed or missing is named, and the one before
@@ -258,23 +354,24 @@ func TestDamagedCheckpoint(t *testing.T) {
 		what, name string
 		damage     func(path string) error
 	}{
-		{"cut short", "unit-0001.rank-02.safetensors", func(path string) error { return os.Truncate(path, 500) }},
-		{"changed", "unit-0002.rank-00.safetensors", func(path string) error { return flip(path, -1) }},
-		{"changed header", "unit-0000.rank-01.safetensors", func(path string) error { return flip(path, 20) }},
-		{"changed losses", "history.safetensors", func(path string) error { return flip(path, -9) }},
-		{"missing", "unit-0003.rank-01.safetensors", os.Remove},
-		{"changed position", "manifest.json", func(path string) error { return flip(path, 200) }},
+		{"cut short", "unit-0001.rank-02", func(path string) error { return os.Truncate(path, 500) }},
+		{"changed", "unit-0002.rank-00", func(path string) error { return flip(path, -1) }},
+		{"changed header", "unit-0000.rank-01", func(path string) error { return flip(path, 20) }},
+		{"changed losses", "history", func(path string) error { return flip(path, -9) }},
+		{"missing", "unit-0003.rank-01", os.Remove},
+		{"changed position", "manifest", func(path string) error { return flip(path, 200) }},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			name, dir := c.name, copyFolder(t, dir)
-			if err := c.damage(filepath.Join(dir, "step-000000020", name)); err != nil {
+			dir := copyFolder(t, dir)
+			path := savedFile(t, dir, 20, c.name)
+			if err := c.damage(path); err != nil {
 				t.Fatal(err)
 			}
 			list, err := Checkpoints(dir)
 			if err != nil || len(list) != 2 {
 				t.Fatal(list, err)
 			}
-			named := strings.TrimSuffix(name, ".json")
+			named := strings.TrimSuffix(filepath.Base(path), ".json")
 			if err := list[1].Verify(t.Context()); err == nil || !strings.Contains(err.Error(), named) {
 				t.Errorf("%v, want an error with %s", err, named)
 			}
@@ -300,12 +397,12 @@ func TestDamagedCheckpoint(t *testing.T) {
 		})
 	}
 	alone := copyFolder(t, dir)
-	for _, step := range []string{"step-000000010", "step-000000020"} {
-		if err := flip(filepath.Join(alone, step, "unit-0000.rank-00.safetensors"), -4); err != nil {
+	for _, step := range []int{10, 20} {
+		if err := flip(savedFile(t, alone, step, "unit-0000.rank-00"), -4); err != nil {
 			t.Fatal(err)
 		}
 	}
-	fails(t, keeping(1, alone, func(_ int, c *Config) { c.Resume = true })[0], "no checkpoint in", "unit-0000.rank-00.safetensors is damaged")
+	fails(t, keeping(1, alone, func(_ int, c *Config) { c.Resume = true })[0], "no checkpoint in", "unit-0000.rank-00.", "safetensors is damaged")
 	if got := foldersIn(t, alone); len(got) != 2 {
 		t.Errorf("only %v are left", got)
 	}

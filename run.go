@@ -30,7 +30,8 @@ type member struct {
 	undo        func() // removes the folders that were made for it, if nothing came into them; nil if there are none
 	chunks      exchange
 	checkpoint  *checkpoint.Checkpoint // that the run goes on from; nil: it begins afresh
-	missing     error                  // why a peer that joins has no such checkpoint, which it needs if the run has not begun
+	lock        *checkpoint.Lock       // on Config.Checkpoint; nil without
+	missing     error                  // why a peer that joins has no such checkpoint: it comes in once the run has begun
 	history     history
 	live        *Live
 
@@ -213,4 +214,5 @@ func (m *member) closeCheckpoint() {
 	if m.checkpoint != nil {
 		m.checkpoint.Close()
 	}
+	m.lock.Close()
 }

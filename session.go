@@ -207,7 +207,7 @@ func (m *member) swarmConfig() swarm.Config {
 		Peers: m.cfg.Peers, OnWait: m.waits, OnStuck: m.stuck, Exact: true, Decide: m.decide(),
 		Packing: m.task.run.Wire.Packing, Timing: timing(mesh.Timing), Backups: m.backups(), Ranges: m.task.ranges(), History: m.history.encode,
 		Offer: swarm.Offer{Kind: "daemon", Weight: m.cfg.Memory >> 20, Cores: m.cores(), Backend: m.device.Name(),
-			Fingerprint: m.fingerprint, ModelHash: m.task.fingerprint, Version: version.Version, Out: m.cfg.Out != ""},
+			Fingerprint: m.fingerprint, ModelHash: m.task.fingerprint, Version: version.Version, Out: m.cfg.Out != "", Late: m.missing != nil},
 	}
 	cfg.Timing.LostAfter = int(time.Duration(mesh.LostAfter) * time.Second / swarm.Tick)
 	if warning := m.task.hyper().Reduce.Warning(); warning != "" {

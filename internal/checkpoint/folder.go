@@ -19,7 +19,7 @@ import (
 
 const (
 	manifestFile = "manifest.json"
-	historyFile  = "history.safetensors"
+	historyName  = "history"
 	runFile      = "run.json"
 	damaged      = ".damaged" // behind the name of a checkpoint that was set aside
 )
@@ -144,7 +144,7 @@ func readSmall(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// Sweep removes what is partial, and returns the steps. Nobody may be saving.
+// Sweep removes what is partial or belongs to no checkpoint, and returns the steps of the former. Nobody may be saving.
 func Sweep(dir string) (steps []int, err error) {
 	entries, err := List(dir)
 	if err != nil {
@@ -157,8 +157,35 @@ func Sweep(dir string) (steps []int, err error) {
 			}
 			steps = append(steps, e.Step)
 		}
+		if e.Err == nil {
+			if err := tidy(e.Path, e.Manifest); err != nil {
+				return steps, err
+			}
+		}
 	}
 	return steps, nil
+}
+
+// tidy removes from a whole checkpoint's folder the files of members that began to save it and are not in its manifest.
+func tidy(path string, m *Manifest) error {
+	list, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	keep := map[string]bool{manifestFile: true}
+	for _, f := range m.Files {
+		keep[f.Name] = true
+	}
+	var errs []error
+	for _, f := range list {
+		if name, _, _ := strings.Cut(f.Name(), ".part"); keep[f.Name()] || !fileName.MatchString(name) && name != manifestFile {
+			continue
+		}
+		if err := os.Remove(filepath.Join(path, f.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // SetAside renames a checkpoint that can't be used, so that it is no longer found. It goes away when the run has gone on
@@ -170,7 +197,8 @@ func SetAside(e Entry) error {
 	return os.Rename(e.Path, e.Path+damaged)
 }
 
-// prune leaves the newest keep checkpoints up to step, and whatever is newer. Others may prune the same folder.
+// prune leaves the newest keep checkpoints up to step, without what others have left in their folders, and whatever is
+// newer. Others may prune the same folder.
 func prune(dir string, step, keep int) error {
 	entries, err := List(dir)
 	if err != nil {
@@ -183,6 +211,7 @@ func prune(dir string, step, keep int) error {
 		}
 		if e.Err == nil && keep > 0 {
 			keep--
+			errs = append(errs, tidy(e.Path, e.Manifest))
 			continue
 		}
 		if e.Err == nil || errors.Is(e.Err, ErrPartial) {

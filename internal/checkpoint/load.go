@@ -22,7 +22,7 @@ import (
 // Checkpoint is a whole checkpoint. It belongs to one goroutine.
 type Checkpoint struct {
 	Entry
-	pieces  map[string][]piece // by prefixed name, ascending
+	pieces  map[string][]piece // by prefixed name of the tensor, ascending
 	checked map[string]bool    // files whose hash was found right
 	name    string             // of the file that is open
 	file    *safetensors.File
@@ -32,6 +32,7 @@ type Checkpoint struct {
 type piece struct {
 	first, n int
 	file     string
+	name     string // there, prefixed
 }
 
 // Open opens a checkpoint that List has found, once all its files are there. Their contents are looked at when they are
@@ -100,21 +101,25 @@ func (c *Checkpoint) Close() {
 }
 
 // index finds the pieces in a file.
-func (c *Checkpoint) index(name string) error {
-	if name == historyFile {
+func (c *Checkpoint) index(file string) error {
+	if isHistory(file) {
 		return nil
 	}
-	if err := c.open(name); err != nil {
+	if err := c.open(file); err != nil {
 		return fmt.Errorf("a file is damaged: %w", err)
 	}
-	first := c.file.Metadata()
+	metadata := c.file.Metadata()
 	for _, t := range c.file.Tensors() {
-		_, tensor, _ := strings.Cut(t.Name, ":")
-		at, err := strconv.Atoi(first[firstKey+tensor])
+		state, name, _ := strings.Cut(t.Name, ":")
+		at, err := strconv.Atoi(metadata[firstKey+name])
 		if err != nil || at < 0 || t.DType != safetensors.F32 {
-			return fmt.Errorf("%s is damaged: tensor %.80q has no place", filepath.Join(c.Path, name), t.Name)
+			return fmt.Errorf("%s is damaged: tensor %.80q has no place", filepath.Join(c.Path, file), t.Name)
 		}
-		c.pieces[t.Name] = append(c.pieces[t.Name], piece{at, t.Elements(), name})
+		if of, ok := metadata[ofKey+name]; ok {
+			name = of
+		}
+		key := state + ":" + name
+		c.pieces[key] = append(c.pieces[key], piece{at, t.Elements(), file, t.Name})
 	}
 	return nil
 }
@@ -165,7 +170,7 @@ func (c *Checkpoint) Read(s fsdp.State, name string, first int, dst []float32) e
 		if err := c.trust(p.file); err != nil {
 			return err
 		}
-		if err := c.file.ReadAt(key, first-p.first, kernel.Bytes(dst[:n])); err != nil {
+		if err := c.file.ReadAt(p.name, first-p.first, kernel.Bytes(dst[:n])); err != nil {
 			return err
 		}
 		first, dst = first+n, dst[n:]
@@ -175,12 +180,13 @@ func (c *Checkpoint) Read(s fsdp.State, name string, first int, dst []float32) e
 
 // History is the loss of every step so far, and the state hashes that were recorded, by step.
 func (c *Checkpoint) History() (losses []float64, hashes map[int]string, err error) {
-	if err := c.trust(historyFile); err != nil {
+	name := c.Manifest.history()
+	if err := c.trust(name); err != nil {
 		return nil, nil, err
 	}
 	t, ok := c.file.Tensor(lossName)
 	if !ok || t.DType != safetensors.F64 || t.Elements() != c.Manifest.Step {
-		return nil, nil, fmt.Errorf("%s is damaged: it has not the losses of %d steps", filepath.Join(c.Path, historyFile), c.Manifest.Step)
+		return nil, nil, fmt.Errorf("%s is damaged: it has not the losses of %d steps", filepath.Join(c.Path, name), c.Manifest.Step)
 	}
 	b := make([]byte, t.Bytes())
 	if err := c.file.ReadAt(lossName, 0, b); err != nil {
@@ -194,7 +200,7 @@ func (c *Checkpoint) History() (losses []float64, hashes map[int]string, err err
 		if text, ok := strings.CutPrefix(key, hashKey); ok {
 			step, err := strconv.Atoi(text)
 			if err != nil {
-				return nil, nil, fmt.Errorf("%s is damaged: %.80q is no step", filepath.Join(c.Path, historyFile), key)
+				return nil, nil, fmt.Errorf("%s is damaged: %.80q is no step", filepath.Join(c.Path, name), key)
 			}
 			hashes[step] = h
 		}

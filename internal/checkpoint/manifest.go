@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
+	"strings"
 
 	"shoal/fsdp"
 	"shoal/internal/data"
@@ -114,8 +116,12 @@ func strict(text []byte, v any) error {
 	return nil
 }
 
-// fileName is the only form of a file's name that is taken from others or from a disk.
-var fileName = regexp.MustCompile(`^(unit-[0-9]{4,9}\.rank-[0-9]{2,9}|history)\.safetensors$`)
+// fileName is the only form of a file's name that is taken from others or from a disk: behind a dot is what tells the files
+// of several members apart.
+var fileName = regexp.MustCompile(`^(unit-[0-9]{4,9}\.rank-[0-9]{2,9}|history)(\.[0-9a-z]{1,32})?\.safetensors$`)
+
+// isHistory says whether a file has the losses so far.
+func isHistory(name string) bool { return strings.HasPrefix(name, historyName+".") }
 
 var hexHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
@@ -130,7 +136,7 @@ func (m *Manifest) check() error {
 	case !hexHash.MatchString(m.StateHash):
 		return fmt.Errorf("manifest with the state hash %.80q", m.StateHash)
 	}
-	seen := map[string]bool{}
+	seen, histories := map[string]bool{}, 0
 	for _, f := range m.Files {
 		switch {
 		case !fileName.MatchString(f.Name):
@@ -141,9 +147,17 @@ func (m *Manifest) check() error {
 			return fmt.Errorf("manifest with %d bytes and hash %.80q of file %s", f.Bytes, f.SHA256, f.Name)
 		}
 		seen[f.Name] = true
+		if isHistory(f.Name) {
+			histories++
+		}
 	}
-	if !seen[historyFile] {
-		return fmt.Errorf("manifest without %s", historyFile)
+	if histories != 1 {
+		return fmt.Errorf("manifest with %d files of the losses so far, want one", histories)
 	}
 	return nil
+}
+
+// history is the name of the file with the losses so far.
+func (m *Manifest) history() string {
+	return m.Files[slices.IndexFunc(m.Files, func(f File) bool { return isHistory(f.Name) })].Name
 }

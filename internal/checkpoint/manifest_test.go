@@ -12,7 +12,7 @@ func sample() *Manifest {
 	hash := strings.Repeat("0123456789abcdef", 4)
 	return &Manifest{Version: 1, Run: Run{Task: "t", RunFile: "name: <a & b>\n", ID: "r"},
 		Position: fsdp.Position{Step: 20, Updates: 19, Bad: 0, Exponents: []int16{-3, 0, 7}, StateHash: hash},
-		Files:    []File{{"unit-0000.rank-00.safetensors", 100, hash}, {historyFile, 0, hash}}}
+		Files:    []File{{"unit-0000.rank-00.safetensors", 100, hash}, {"history.safetensors", 0, hash}}}
 }
 
 func TestManifest(t *testing.T) {
@@ -43,18 +43,18 @@ func TestManifest(t *testing.T) {
 
 func TestManifestRefused(t *testing.T) {
 	for want, change := range map[string]func(m *Manifest){
-		"version 2":                 func(m *Manifest) { m.Version = 2 },
-		"step 0":                    func(m *Manifest) { m.Step = 0 },
-		"21 updates":                func(m *Manifest) { m.Updates = 21 },
-		`state hash "x"`:            func(m *Manifest) { m.StateHash = "x" },
-		`named "../x.safetensors"`:  func(m *Manifest) { m.Files[0].Name = "../x.safetensors" },
-		`named "manifest.json"`:     func(m *Manifest) { m.Files[0].Name = manifestFile },
-		"two files named history":   func(m *Manifest) { m.Files[0].Name = historyFile },
-		"-1 bytes":                  func(m *Manifest) { m.Files[0].Bytes = -1 },
-		`hash "y"`:                  func(m *Manifest) { m.Files[0].SHA256 = "y" },
-		"without history":           func(m *Manifest) { m.Files = m.Files[:1] },
-		"1048577 exponents and 2":   func(m *Manifest) { m.Exponents = make([]int16, maxExponents+1) },
-		"manifest of 67108865 byte": nil,
+		"version 2":                  func(m *Manifest) { m.Version = 2 },
+		"step 0":                     func(m *Manifest) { m.Step = 0 },
+		"21 updates":                 func(m *Manifest) { m.Updates = 21 },
+		`state hash "x"`:             func(m *Manifest) { m.StateHash = "x" },
+		`named "../x.safetensors"`:   func(m *Manifest) { m.Files[0].Name = "../x.safetensors" },
+		`named "manifest.json"`:      func(m *Manifest) { m.Files[0].Name = manifestFile },
+		"two files named history":    func(m *Manifest) { m.Files[0].Name = "history.safetensors" },
+		"-1 bytes":                   func(m *Manifest) { m.Files[0].Bytes = -1 },
+		`hash "y"`:                   func(m *Manifest) { m.Files[0].SHA256 = "y" },
+		"with 0 files of the losses": func(m *Manifest) { m.Files = m.Files[:1] },
+		"1048577 exponents and 2":    func(m *Manifest) { m.Exponents = make([]int16, maxExponents+1) },
+		"manifest of 67108865 byte":  nil,
 	} {
 		m := sample()
 		var err error

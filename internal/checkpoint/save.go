@@ -2,16 +2,16 @@ package checkpoint
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"shoal/fsdp"
 	"shoal/internal/safetensors"
@@ -24,6 +24,7 @@ type Saver struct {
 	Keep   int               // how many checkpoints stay
 	Notice func(text string) // gets what a person should know: a checkpoint that fails, the first time in a row
 
+	tag     string // in the names of this member's files
 	failing bool
 }
 
@@ -33,19 +34,23 @@ var _ fsdp.Saver = (*Saver)(nil)
 var prefix = [...]string{fsdp.Params: "params:", fsdp.AdamM: "m:", fsdp.AdamV: "v:"}
 
 const (
-	firstKey = "first:" // metadata: before a tensor's name, the element at which its piece begins
+	firstKey = "first:" // metadata: before a piece's name, the element of its tensor at which it begins
+	ofKey    = "of:"    // metadata: before a piece's name, its tensor's, where that is another
 	hashKey  = "hash:"  // metadata of the history: before a step, the state hash after it
 	lossName = "loss"
+
+	tagLetters = 8 // 40 random bits
 )
 
-// Save writes the member's files, one for each unit.
+// Save writes the member's files, one for each unit. In another view the same step is saved again, by other ranks; and a
+// member that was taken out while it was saving may go on with that at any time. So no two members ever use one name, and
+// what is not in the manifest in the end is removed.
 func (s *Saver) Save(p *fsdp.Part) ([]fsdp.SavedFile, error) {
+	if s.tag == "" {
+		s.tag = strings.ToLower(rand.Text()[:tagLetters])
+	}
 	dir := stepFolder(s.Dir, p.Step)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, err
-	}
-	// One that was written before, and damaged, must not count as whole while it is written anew.
-	if err := os.Remove(filepath.Join(dir, manifestFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	var files []fsdp.SavedFile
@@ -61,23 +66,25 @@ func (s *Saver) Save(p *fsdp.Part) ([]fsdp.SavedFile, error) {
 	}
 	for i := range p.Units {
 		u := &p.Units[i]
-		err := add(fmt.Sprintf("unit-%04d.rank-%02d.safetensors", u.Unit, p.Rank), func(path string) error { return writeUnit(path, u) })
+		err := add(fmt.Sprintf("unit-%04d.rank-%02d.%s.safetensors", u.Unit, p.Rank, s.tag), func(path string) error { return writeUnit(path, u) })
 		if err != nil {
 			return nil, err
 		}
 	}
 	if p.Rank == 0 {
-		if err := add(historyFile, func(path string) error { return writeHistory(path, p) }); err != nil {
+		if err := add("history."+s.tag+".safetensors", func(path string) error { return writeHistory(path, p) }); err != nil {
 			return nil, err
 		}
 	}
 	return files, safetensors.SyncFolder(s.Dir)
 }
 
-// writeUnit writes what a member owns of a unit, piece by piece.
+// writeUnit writes what a member owns of a unit, piece by piece. Of one tensor that may be several: the first has the
+// tensor's name, the others have a number behind it.
 func writeUnit(path string, u *fsdp.UnitPart) error {
 	var tensors []safetensors.Tensor
-	first := map[string]string{}
+	var names []string // of the pieces
+	count, metadata := map[string]int{}, map[string]string{}
 	states := func(p fsdp.Piece) []fsdp.State {
 		if p.Frozen {
 			return []fsdp.State{fsdp.Params}
@@ -85,19 +92,25 @@ func writeUnit(path string, u *fsdp.UnitPart) error {
 		return []fsdp.State{fsdp.Params, fsdp.AdamM, fsdp.AdamV}
 	}
 	for _, p := range u.Pieces {
-		first[firstKey+p.Name] = strconv.Itoa(p.First)
+		name := p.Name
+		if count[p.Name]++; count[p.Name] > 1 {
+			name = fmt.Sprintf("%s#%d", p.Name, count[p.Name])
+			metadata[ofKey+name] = p.Name
+		}
+		names = append(names, name)
+		metadata[firstKey+name] = strconv.Itoa(p.First)
 		for _, s := range states(p) {
-			tensors = append(tensors, safetensors.Tensor{Name: prefix[s] + p.Name, DType: safetensors.F32, Shape: []int{p.N}})
+			tensors = append(tensors, safetensors.Tensor{Name: prefix[s] + name, DType: safetensors.F32, Shape: []int{p.N}})
 		}
 	}
-	w, err := safetensors.Create(path, tensors, first)
+	w, err := safetensors.Create(path, tensors, metadata)
 	if err != nil {
 		return err
 	}
 	defer w.Abort()
 	for i, p := range u.Pieces {
 		for _, s := range states(p) {
-			err := u.Values(i, s, func(at int, data []byte) error { return w.WriteAt(prefix[s]+p.Name, at-p.First, data) })
+			err := u.Values(i, s, func(at int, data []byte) error { return w.WriteAt(prefix[s]+names[i], at-p.First, data) })
 			if err != nil {
 				return err
 			}
@@ -172,7 +185,7 @@ func ManifestHash(run Run, saved *fsdp.Saved) (string, error) {
 func (s *Saver) Finish(saved *fsdp.Saved) {
 	step := saved.Position.Step
 	if saved.Failed != "" {
-		if err := os.RemoveAll(stepFolder(s.Dir, step)); err != nil {
+		if err := forget(s.Dir, step); err != nil {
 			s.tell(step, saved.Failed+"; what is left of it in "+s.Dir+" can't be removed: "+err.Error())
 			return
 		}
@@ -205,4 +218,14 @@ func (s *Saver) seal(saved *fsdp.Saved) error {
 		return fmt.Errorf("its manifest has hash %.12s, the log says %.12s (another version of shoal?)", hash, saved.Manifest)
 	}
 	return writeFile(filepath.Join(stepFolder(s.Dir, saved.Position.Step), manifestFile), text)
+}
+
+// forget removes what there is of a checkpoint, but not one that is whole all the same: members that were cut off may have
+// finished it in another view.
+func forget(dir string, step int) error {
+	path := stepFolder(dir, step)
+	if m, _, err := readManifest(path, step); err == nil {
+		return tidy(path, m)
+	}
+	return os.RemoveAll(path)
 }

@@ -15,7 +15,7 @@ func finished(t *testing.T, s *Saver, step int) *fsdp.Saved {
 	t.Helper()
 	put(t, s.Dir, "", step)
 	m := sample()
-	saved := &fsdp.Saved{Position: m.Position, Files: []fsdp.SavedFile{{Name: "unit-0000.rank-00.safetensors"}, {Name: historyFile}}}
+	saved := &fsdp.Saved{Position: m.Position, Files: []fsdp.SavedFile{{Name: "unit-0000.rank-00.safetensors"}, {Name: "history.safetensors"}}}
 	saved.Position.Step, saved.Position.Updates = step, step
 	var err error
 	if saved.Manifest, err = s.Manifest(saved); err != nil {
@@ -72,5 +72,90 @@ func TestManifestOfForeignNames(t *testing.T) {
 		if _, err := s.Manifest(saved); err == nil {
 			t.Errorf("a file named %q is allowed", name)
 		}
+	}
+}
+
+// part is what rank r gives to its Saver, in a run whose parameters are all frozen and none are here.
+func part(step, rank int) *fsdp.Part {
+	return &fsdp.Part{Step: step, Rank: rank, Losses: make([]float64, step)}
+}
+
+// TestSavedAgain: while a step is being saved, rank 0 is stopped and taken out; another member becomes rank 0 and saves the
+// step again, into the same folder. What the first has written or writes later is no part of the checkpoint, and goes.
+func TestSavedAgain(t *testing.T) {
+	dir := t.TempDir()
+	var said []string
+	saver := func() *Saver {
+		return &Saver{Dir: dir, Run: Run{Task: "mine", ID: "r"}, Keep: 2, Notice: func(text string) { said = append(said, text) }}
+	}
+	save := func(s *Saver, step int) []fsdp.SavedFile {
+		t.Helper()
+		files, err := s.Save(part(step, 0))
+		if err != nil || len(files) != 1 || files[0].Bytes == 0 {
+			t.Fatalf("%+v, %v", files, err)
+		}
+		return files
+	}
+	finish := func(s *Saver, step int, files []fsdp.SavedFile) *fsdp.Saved {
+		t.Helper()
+		saved := &fsdp.Saved{Position: sample().Position, Files: files}
+		saved.Position.Step, saved.Position.Updates = step, step
+		var err error
+		if saved.Manifest, err = s.Manifest(saved); err != nil {
+			t.Fatal(err)
+		}
+		s.Finish(saved)
+		return saved
+	}
+	whole := func(step int, files []fsdp.SavedFile) {
+		t.Helper()
+		if got := names(t, stepFolder(dir, step)); !slices.Equal(got, []string{files[0].Name, manifestFile}) {
+			t.Errorf("step %d: %v is there, want %s and the manifest", step, got, files[0].Name)
+		}
+		entries, err := List(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			c, err := Open(e)
+			if err == nil {
+				err = c.Verify(t.Context())
+				c.Close()
+			}
+			if err != nil {
+				t.Errorf("step %d: %v", e.Step, err)
+			}
+		}
+	}
+	old, now := saver(), saver()
+	late := save(old, 10)
+	files := save(now, 10)
+	if late[0].Name == files[0].Name {
+		t.Fatal("two members use one name")
+	}
+	saved := finish(now, 10, files)
+	whole(10, files)
+
+	save(old, 10) // it goes on
+	if err := os.WriteFile(filepath.Join(stepFolder(dir, 10), late[0].Name+".partABC"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	saved.Failed = "it was cut off"
+	old.Finish(saved) // and believes that nothing came of it
+	whole(10, files)
+
+	save(old, 10)
+	second := save(now, 20)
+	finish(now, 20, second)
+	whole(20, second)
+	whole(10, files)
+
+	save(old, 20)
+	if swept, err := Sweep(dir); err != nil || len(swept) > 0 {
+		t.Errorf("swept %v, %v", swept, err)
+	}
+	whole(20, second)
+	if len(said) != 1 {
+		t.Errorf("said %q", said)
 	}
 }
