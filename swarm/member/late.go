@@ -178,7 +178,7 @@ func (c *Core) expel(rank int) bool {
 	}
 	m, _ := c.st.find(id)
 	p := c.planned(false)
-	if !c.quorumWithout(id) || !p.without([]Member{m}) {
+	if !c.expendable(id) || !p.without([]Member{m}) {
 		return false
 	}
 	p.reason = c.st.name(id) + " held the others up"

@@ -168,7 +168,7 @@ func (c *Core) start() bool {
 // are a quorum: without one, only somebody who comes back could have the view committed, and would be expelled by it.
 func (c *Core) bury() bool {
 	dead := c.lostInView()
-	if len(dead) == 0 || c.busy() || !c.quorumWithout(raft.None) {
+	if len(dead) == 0 || c.busy() || !c.expendable(raft.None) {
 		return false
 	}
 	p := c.planned(false)

@@ -23,6 +23,10 @@ func NextGeneration(generation, self uint64) uint64 {
 // Recoveries is how often a log of that generation was begun anew.
 func Recoveries(generation uint64) uint64 { return generation >> 32 }
 
+// skipped is how many indices a new generation leaves out: only the dead know which attempts began at the first of them,
+// and frames name attempts by nothing else.
+const skipped = 1 << 20
+
 // Recovered makes a new generation of a log that has lost the majority of its voters for good, from the Snapshots of the
 // survivors: the longest of the newest generation, followed by a view of those members that are alive. self is the only
 // voter; all who are alive must Adopt the result (PROTOCOL.md 19).
@@ -43,7 +47,8 @@ func Recovered(snapshots [][]byte, self uint64, alive []uint64) ([]byte, error) 
 	if st == nil {
 		return nil, errors.New("recover: nobody has told how far the log is")
 	}
-	if err := st.outlive(index+1, self, alive); err != nil {
+	index += skipped
+	if err := st.outlive(index, self, alive); err != nil {
 		return nil, err
 	}
 	conf := &raftpb.ConfState{Voters: []uint64{self}}
@@ -53,7 +58,7 @@ func Recovered(snapshots [][]byte, self uint64, alive []uint64) ([]byte, error) 
 		}
 	}
 	st.Generation = NextGeneration(st.Generation, self)
-	return snapshotOf(st, index+1, term+1, conf), nil
+	return snapshotOf(st, index, term+1, conf), nil
 }
 
 // outlive goes on at index without those that are not alive.

@@ -32,6 +32,7 @@ type chronicle struct {
 	follows    map[uint64]uint64  // by index: the fence that the entry names
 	fences     map[uint64]*moment // by fence
 	newest     *moment
+	survived   uint64 // highest index among those who recovered
 	finals     map[int64]final
 	abandoned  map[uint64]bool // member ids that were given to nobody
 }
@@ -58,7 +59,7 @@ func (w *world) compareLog(p *proc) {
 		return
 	}
 	if c.Generation() > w.generation { // begun anew from what survives
-		w.begunAnew(c.Generation(), c.log.applied)
+		w.begunAnew(c.Generation())
 	}
 	first, err := c.storage.FirstIndex()
 	if err != nil {
@@ -92,22 +93,22 @@ func (w *world) compareLog(p *proc) {
 	p.seen = hi - 1
 }
 
-// begunAnew forgets what only the dead knew of the log behind which a new generation goes on at index.
-func (w *world) begunAnew(generation, index uint64) {
-	w.note("generation %d begins at %d", generation, index)
+// begunAnew forgets what only the dead knew of the log that a new generation goes on from.
+func (w *world) begunAnew(generation uint64) {
+	w.note("generation %d begins", generation)
 	w.generation, w.log, w.follows, w.newest = generation, map[uint64][]byte{}, map[uint64]uint64{}, nil
 	for _, p := range w.procs {
 		p.seen = 0
 	}
 	for fence, m := range w.fences {
-		if fence >= index {
+		if fence > w.survived {
 			delete(w.fences, fence)
 		} else if w.newest == nil || fence > w.newest.entry.Fence {
 			w.newest = m
 		}
 	}
 	for step, f := range w.finals {
-		if f.fence >= index {
+		if f.fence > w.survived {
 			delete(w.finals, step)
 		}
 	}

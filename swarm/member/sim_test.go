@@ -348,6 +348,7 @@ func (w *world) rescueBy(self *proc) {
 	for _, m := range self.core.Members() {
 		if p := w.procs[m.ID]; p != nil && p.runs() {
 			snapshots, alive = append(snapshots, p.core.Snapshot()), append(alive, m.ID)
+			w.survived = max(w.survived, p.core.Applied())
 		}
 	}
 	fresh, err := Recovered(snapshots, self.id, alive)

@@ -151,6 +151,10 @@ func (c *Core) ready() bool {
 	return len(c.confChanges()) == 0 && len(c.conf.GetVotersOutgoing()) == 0 && len(c.conf.GetVoters()) == votersFor(daemons)
 }
 
+// expendable says whether the log can do without a member, or is rid of those that are lost (raft.None), as far as that
+// can be said: while the voters are about to change, it can't.
+func (c *Core) expendable(id uint64) bool { return c.lead.confTick == 0 && c.quorumWithout(id) }
+
 // quorumWithout says whether a majority of the voters is heard without one of them.
 func (c *Core) quorumWithout(id uint64) bool {
 	for _, voters := range [][]uint64{c.conf.GetVoters(), c.conf.GetVotersOutgoing()} {
