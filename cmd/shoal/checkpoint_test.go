@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,4 +142,59 @@ func TestCheckpointCommands(t *testing.T) {
 	says(exitFailed, []string{"checkpoint", "verify", dir}, "step 8: ok\nstep 16: "+bad, "1 of 2 checkpoints can't be used")
 	says(exitFailed, []string{"checkpoint", "export", dir, "--out", out}, bad)
 	says(exitOK, []string{"checkpoint", "export", dir, "--out", out, "--step", "8"}, "step 8 of digits")
+}
+
+// TestCheckpointsWhilePeersChange: peers are killed as they begin to save, the one that leads too, and others join. What is
+// kept is whole, and any number of peers goes on from it, to the same losses and the same hash.
+func TestCheckpointsWhilePeersChange(t *testing.T) {
+	r := smallRun(50)
+	r.Checkpoint.Every = 10
+	file := writeRun(t, r)
+	train := func(args ...string) (rep shoal.Report, said string) {
+		t.Helper()
+		code, stdout, stderr := command(t, append([]string{"testnet", "--run", file, "--json", "--report", t.TempDir()}, args...)...)
+		if err := json.Unmarshal([]byte(stdout), &rep); code != exitOK || err != nil {
+			t.Fatalf("%q: exit code %d, %v, stderr %s", args, code, err, stderr)
+		}
+		return rep, stderr
+	}
+	want, _ := train("--peers", "1", "--checkpoint-every", "0")
+	same := func(args ...string) shoal.Report {
+		t.Helper()
+		got, said := train(args...)
+		if got.StateHash != want.StateHash || !slices.Equal(got.Loss, want.Loss) {
+			t.Errorf("%q: state hash %s, want %s; losses %v, want %v", args, got.StateHash, want.StateHash, got.Loss, want.Loss)
+		}
+		if strings.Contains(said, "was not saved") {
+			t.Errorf("%q: it says %s", args, said)
+		}
+		return got
+	}
+	kept := map[string]string{}
+	for peers, faults := range map[string][]string{"1": nil, "4": {"--kill", "2@step:20:checkpoint", "--join", "1@step:24", "--kill", "leader@step:40:checkpoint", "--join", "1@step:44"}} {
+		dir := filepath.Join(t.TempDir(), "kept")
+		kept[peers] = dir
+		same(append([]string{"--peers", peers, "--checkpoint", dir}, faults...)...)
+		list, err := shoal.Checkpoints(dir)
+		if err != nil || len(list) != 2 || list[0].Step != 40 || list[1].Step != 50 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		for i := range list {
+			if err := list[i].Verify(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := os.RemoveAll(list[1].Path); err != nil { // there are ten steps to go then
+			t.Fatal(err)
+		}
+	}
+	for _, c := range [][2]string{{"4", "1"}, {"4", "3"}, {"4", "7"}, {"1", "4"}} {
+		dir := filepath.Join(t.TempDir(), "kept")
+		if err := os.CopyFS(dir, os.DirFS(kept[c[0]])); err != nil {
+			t.Fatal(err)
+		}
+		if got := same("--peers", c[1], "--checkpoint", dir, "--resume"); got.ResumedStep != 40 {
+			t.Errorf("resumed at step %d, want 40", got.ResumedStep)
+		}
+	}
 }

@@ -178,8 +178,8 @@ func tidy(path string, m *Manifest) error {
 	}
 	var errs []error
 	for _, f := range list {
-		if name, _, _ := strings.Cut(f.Name(), ".part"); keep[f.Name()] || !fileName.MatchString(name) && name != manifestFile {
-			continue
+		if name, _, _ := strings.Cut(f.Name(), ".part"); keep[f.Name()] || !fileName.MatchString(name) {
+			continue // others may be about to write the same manifest
 		}
 		if err := os.Remove(filepath.Join(path, f.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"shoal/fsdp"
@@ -157,5 +158,39 @@ func TestSavedAgain(t *testing.T) {
 	whole(20, second)
 	if len(said) != 1 {
 		t.Errorf("said %q", said)
+	}
+}
+
+// TestFinishTogether: all peers of a run finish a checkpoint in the folder that they share, at the same time.
+func TestFinishTogether(t *testing.T) {
+	const peers, steps = 4, 20
+	dir := t.TempDir()
+	said := make(chan string, peers*steps)
+	var all [peers]*Saver
+	for i := range all {
+		all[i] = &Saver{Dir: dir, Run: Run{Task: "mine"}, Keep: 1, Notice: func(text string) { said <- text }}
+	}
+	for step := 1; step <= steps; step++ {
+		files, err := all[0].Save(part(step, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		saved := &fsdp.Saved{Position: sample().Position, Files: files}
+		saved.Position.Step, saved.Position.Updates = step, step
+		if saved.Manifest, err = all[0].Manifest(saved); err != nil {
+			t.Fatal(err)
+		}
+		var group sync.WaitGroup
+		for _, s := range all {
+			group.Go(func() { s.Finish(saved) })
+		}
+		group.Wait()
+	}
+	close(said)
+	for text := range said {
+		t.Error(text)
+	}
+	if got := names(t, dir); !slices.Equal(got, []string{"step-000000020"}) {
+		t.Errorf("%v is left", got)
 	}
 }
