@@ -31,12 +31,37 @@ import (
 
 // The test program is also the program itself, for the tests that start it as processes.
 func TestMain(m *testing.M) {
-	if os.Getenv("SHOAL_TEST_AS_PROGRAM") != "" {
+	if os.Getenv(asProgram) != "" {
 		main()
 	}
-	os.Setenv("SHOAL_TEST_AS_PROGRAM", "1")
+	os.Setenv(asProgram, strconv.Itoa(os.Getpid()))
 	peer.LogTo(slog.DiscardHandler)
-	os.Exit(m.Run())
+	code := m.Run()
+	if left := leftBehind(); len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "the tests have left behind: %s\n", strings.Join(left, ", "))
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// asProgram is an environment variable that all processes of the tests inherit: the id of the test program's process.
+const asProgram = "SHOAL_TEST_AS_PROGRAM"
+
+// namespacePrefix is what the names of the network namespaces of this process's tests begin with.
+func namespacePrefix() string { return fmt.Sprintf("shoal-%d-", os.Getpid()) }
+
+// leftBehind are the processes and network namespaces of the tests that are still there, as far as the system tells.
+func leftBehind() (list []string) {
+	mark := fmt.Appendf(nil, "%s=%d", asProgram, os.Getpid())
+	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, file := range environs {
+		text, err := os.ReadFile(file)
+		if err == nil && slices.ContainsFunc(bytes.Split(text, []byte{0}), func(v []byte) bool { return bytes.Equal(v, mark) }) {
+			list = append(list, "process "+filepath.Base(filepath.Dir(file)))
+		}
+	}
+	names, _ := filepath.Glob("/run/netns/" + namespacePrefix() + "*")
+	return append(list, names...)
 }
 
 // patient is how long a test waits for something that should take seconds.

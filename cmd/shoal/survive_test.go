@@ -82,15 +82,15 @@ func TestStoppedPeer(t *testing.T) {
 	link := up.line(t, "shoal:")
 	other := startProgram(t, "join", link, "--listen", "127.0.0.1:0")
 	victim := startProgram(t, "join", link, "--listen", "127.0.0.1:0")
-	name := strings.TrimPrefix(victim.line(t, "this is peer "), "this is peer ")
+	name := victim.name(t)
 	for _, p := range []*program{up, other, victim} {
 		p.line(t, "step ")
 	}
 	victim.cmd.Process.Signal(syscall.SIGSTOP)
-	up.says(t, strings.TrimSpace(name)+" (rank 2) was lost")
+	up.lost(t, name)
 	victim.cmd.Process.Signal(syscall.SIGCONT)
 	victim.says(t, "joining again")
-	up.says(t, strings.TrimSpace(name)+" joined")
+	up.says(t, name+" joined")
 	victim.line(t, "step ")
 	other.line(t, "step ")
 }
