@@ -13,12 +13,22 @@ import (
 
 const (
 	controlHead = 300 * time.Millisecond  // for the direct way to a member, before others are asked to carry the stream
-	dataHead    = 2 * time.Second         // the same for data, which is better off direct
+	dataHead    = 2 * time.Second         // the same for data, which is better off direct, to whom control streams reach so
 	relayDial   = 1200 * time.Millisecond // for one relay, the rest of the way included
 )
 
-// carriedConn is a stream that another member carries.
-type carriedConn struct{ net.Conn }
+// carriedConn is a stream that another member carries, for as long as that is one.
+type carriedConn struct {
+	net.Conn
+	n   *Node
+	via uint64
+}
+
+// Close implements net.Conn.
+func (c *carriedConn) Close() error {
+	c.n.drop(c.via, c.Conn)
+	return c.Conn.Close()
+}
 
 // opened is what came of opening a stream.
 type opened struct {
@@ -41,7 +51,7 @@ func (n *Node) open(ctx context.Context, to exchangeMember, protocol string) (ne
 	})
 	carried := n.race(ctx, func() (net.Conn, error) {
 		head := controlHead
-		if protocol == wire.DataProtocol {
+		if protocol == wire.DataProtocol && n.reaches(to.ID) {
 			head = dataHead
 		}
 		timer := time.NewTimer(head)
@@ -131,7 +141,11 @@ func (n *Node) openVia(ctx context.Context, via Member, to exchangeMember, proto
 		return nil, refusedRelay(via.Peer, answer)
 	}
 	n.cfg.Log.Info("a stream is carried by another member", "to", to.Peer, "by", via.Peer, "protocol", protocol)
-	return &carriedConn{conn}, nil
+	if !n.keep(via.ID, conn) { // a process that is stopped breaks nothing: the stream must not stay silent with it
+		conn.Close()
+		return nil, fmt.Errorf("peer %s carries no stream: it is no member any more", Short(via.Peer))
+	}
+	return &carriedConn{conn, n, via.ID}, nil
 }
 
 func refusedRelay(by string, answer *wire.Control) error {
