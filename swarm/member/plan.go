@@ -130,7 +130,7 @@ func (c *Core) arrived() (ids []uint64) {
 	for _, m := range c.st.Members {
 		p := c.peers[m.ID]
 		here := p == nil || caughtUp[m.ID] && p.index >= c.st.Joined && !c.lost(p)
-		if here && c.st.rank(m.ID) < 0 && c.farewell(m.ID) == "" {
+		if here && !c.lead.left[m.ID] && c.st.rank(m.ID) < 0 && c.farewell(m.ID) == "" {
 			ids = append(ids, m.ID)
 		}
 	}

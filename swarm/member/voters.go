@@ -15,10 +15,10 @@ const confRetry = 5
 // reconfigure proposes the voters and learners that the members call for, if the log has others, by one joint change:
 // every member is at least a learner, whoever is no member is nothing. A dead voter votes until a living one takes its
 // place or it is no member any more, so at each moment there is the quorum that there was. Without a quorum nothing is
-// proposed: it could come to pass later, when other members are there.
+// proposed: it could come to pass later, when other members are there. Nor is it behind a view that is on its way.
 func (c *Core) reconfigure() bool {
 	changes := c.confChanges()
-	if len(changes) == 0 || !c.quorumWithout(raft.None) || c.lead.confTick > 0 && (c.cfg.broken.confOnce || c.tick < c.lead.confTick+confRetry) {
+	if len(changes) == 0 || c.busy() || !c.quorumWithout(raft.None) || c.lead.confTick > 0 && (c.cfg.broken.confOnce || c.tick < c.lead.confTick+confRetry) {
 		return false
 	}
 	if err := c.rn.ProposeConfChange(&raftpb.ConfChangeV2{Changes: changes}); err != nil {
