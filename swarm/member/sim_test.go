@@ -319,7 +319,7 @@ func (d *schedule) massacre() bool {
 			daemons++
 		}
 	}
-	if !d.quiet() || daemons == 0 || !d.held(victims) || d.quorate(victims) {
+	if !d.quiet() || d.newest.step == 0 || daemons == 0 || !d.held(victims) || d.quorate(victims) {
 		return false
 	}
 	for _, v := range victims {
