@@ -77,7 +77,7 @@ const (
 	matrixMost  = 7   // processes at a time
 	matrixRound = 10  // cells of one run
 	matrixSteps = 250 // for each of them
-	matrixEvery = 2   // steps from one checkpoint to the next, where there are any
+	matrixEvery = 1   // steps from one checkpoint to the next, where there are any
 )
 
 // round is one run of the matrix.
