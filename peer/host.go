@@ -126,6 +126,18 @@ func (h *Host) Open(ctx context.Context, peerID string, addrs []string, proto st
 	return &streamConn{s: s, host: h}, nil
 }
 
+// Drop closes the connections to a peer: their streams are reset here, also where the other side does not hear of it, and
+// Open dials anew.
+func (h *Host) Drop(peerID string) {
+	id, err := parsePeer(peerID)
+	if err != nil {
+		return
+	}
+	if err := h.host.Network().ClosePeer(id); err != nil {
+		h.log.Debug("closing a connection", "peer", short(id), "err", err)
+	}
+}
+
 func (h *Host) open(ctx context.Context, id peer.ID, addrs []ma.Multiaddr, proto protocol.ID) (network.Stream, error) {
 	if id == h.host.ID() {
 		return nil, fmt.Errorf("dial peer %s: %w: that is this peer itself", id, ErrUnreachable)

@@ -265,6 +265,7 @@ func (n *Node) readMember(hello *wire.Control, conn net.Conn) error {
 		return err
 	}
 	r := bufio.NewReader(countingReader{conn, n})
+	_, carried := conn.(carriedHere)
 	for {
 		if err := conn.SetReadDeadline(time.Now().Add(idleTimeout)); err != nil {
 			return err
@@ -272,6 +273,10 @@ func (n *Node) readMember(hello *wire.Control, conn net.Conn) error {
 		m, err := wire.ReadControl(r, wire.MaxControl)
 		if err != nil {
 			return err
+		}
+		if carried { // and in use
+			carried = false
+			n.avoided(hello.From)
 		}
 		if m.Kind < wire.ControlRaft {
 			return fmt.Errorf("message of kind %d on a member's stream", m.Kind)

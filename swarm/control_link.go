@@ -31,13 +31,16 @@ type controlLink struct {
 	done chan struct{} // closed when the sender has ended
 	up   atomic.Bool   // there is a stream, and nobody carries it
 
-	mu     sync.Mutex
-	conn   net.Conn // nil while there is none
-	queue  [][]byte // encoded
-	bytes  int
-	ending bool          // send what is queued, then end
-	linger time.Duration // but leave the stream open for so long: closing it may overtake what was sent
-	wake   chan struct{} // one token: queue or ending has changed
+	mu      sync.Mutex
+	conn    net.Conn // nil while there is none
+	queue   [][]byte // encoded
+	bytes   int
+	seeking bool          // a better way than conn
+	silent  bool          // conn was given up because nothing is heard through it
+	instead net.Conn      // what takes its place then, if there is something
+	ending  bool          // send what is queued, then end
+	linger  time.Duration // but leave the stream open for so long: closing it may overtake what was sent
+	wake    chan struct{} // one token: queue or ending has changed
 }
 
 func (n *Node) newControlLink(to Member) *controlLink {
@@ -100,6 +103,11 @@ func (l *controlLink) isEnding() bool {
 // it is refused then is how a process that was killed is found.
 func (l *controlLink) run() {
 	pause, known := redialFirst, false
+	defer func() {
+		if conn := l.replacement(); conn != nil {
+			conn.Close()
+		}
+	}()
 	for {
 		var opened time.Time
 		err := l.session(func() { opened, known, pause = time.Now(), true, redialFirst })
@@ -110,9 +118,10 @@ func (l *controlLink) run() {
 		if _, ending := l.take(); ending { // what was queued is lost; nothing more will come
 			return
 		}
+		silent := l.wasSilent()
 		l.n.call(func() {
 			l.n.core.Unreachable(l.to.ID)
-			if !opened.IsZero() {
+			if !opened.IsZero() && !silent {
 				l.n.core.LinkDown(l.to.ID)
 			}
 			if known && errors.Is(err, ErrRefused) {
@@ -136,13 +145,17 @@ func (l *controlLink) run() {
 }
 
 // session opens a stream and sends on it until it breaks. It returns nil when the sender is to end.
-func (l *controlLink) session(opened func()) error {
-	conn, err := l.dial()
-	if err != nil {
-		return err
+func (l *controlLink) session(begun func()) error {
+	conn := l.replacement()
+	if conn == nil {
+		var err error
+		if conn, err = l.dial(); err != nil {
+			return err
+		}
 	}
 	defer conn.Close()
-	opened()
+	defer context.AfterFunc(l.n.ctx, func() { conn.Close() })()
+	begun()
 	l.attach(conn)
 	defer l.attach(nil)
 	l.n.call(func() { l.n.core.LinkUp(l.to.ID) })
@@ -201,19 +214,28 @@ func (l *controlLink) rest(broken chan struct{}) {
 func (l *controlLink) dial() (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.n.ctx, controlDial)
 	defer cancel()
-	conn, err := l.n.open(ctx, exchangeMember{l.to.ID, l.to.Peer, l.to.Addrs}, wire.ControlProtocol)
+	conn, err := l.n.open(ctx, l.target(), wire.ControlProtocol)
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(l.n.ctx, func() { conn.Close() })
+	return l.greet(l.n.ctx, conn)
+}
+
+func (l *controlLink) target() exchangeMember { return exchangeMember{l.to.ID, l.to.Peer, l.to.Addrs} }
+
+// greet introduces this member on a stream, which it closes if that fails or ctx ends meanwhile.
+func (l *controlLink) greet(ctx context.Context, conn net.Conn) (net.Conn, error) {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	hello := l.n.toMember(wire.ControlHello, l.to.ID)
 	answer, err := ask(conn, hello)
 	if err == nil && answer.Kind != wire.ControlAccept {
 		l.refused(hello, answer)
 		err = fmt.Errorf("refused: %s", answer.Reason)
 	}
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
-		stop()
 		conn.Close()
 		return nil, err
 	}

@@ -78,6 +78,8 @@ func (h *tcpHost) Open(ctx context.Context, _ string, addrs []string, _ string) 
 	return c, nil
 }
 
+func (h *tcpHost) Drop(string) {} // each stream has a connection of its own
+
 func (h *tcpHost) Handle(_ string, f func(peer string, stream net.Conn)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -152,7 +152,7 @@ func (n *Node) carried(peer string, conn net.Conn, m *wire.Control) error {
 	if m.Protocol == wire.DataProtocol {
 		n.exchange.handle(m.Peer, conn)
 	} else {
-		n.handleControl(m.Peer, conn)
+		n.handleControl(m.Peer, carriedHere{conn})
 	}
 	return nil
 }

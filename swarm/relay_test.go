@@ -142,3 +142,56 @@ func TestRelayRefuses(t *testing.T) {
 		c.close()
 	})
 }
+
+// A path may break without a word, as where a cable is pulled in between: nothing is reset, and nothing arrives. A third
+// member carries the streams before anybody is given up, whether one of the two leads or none.
+func TestRelayAroundSilence(t *testing.T) {
+	for _, pair := range [][2]int{{1, 2}, {0, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, 3)
+			all := c.start()
+			a, b := c.nodes[pair[0]], c.nodes[pair[1]]
+			c.train(all...)
+			c.waitFor("some steps", func() bool { step, _ := all[0].now(); return step >= 5 })
+			c.net.Mute(peerName(pair[0]), peerName(pair[1]))
+			c.waitFor("steps by way of the third", func() bool {
+				step, _ := all[0].now()
+				return step >= 25 && !a.reaches(b.id) && !b.reaches(a.id)
+			})
+			c.running.Wait()
+			if s := c.nodes[0].Status(); len(s.Members) != 3 || s.View != 1 || len(s.Faults) != 0 {
+				t.Errorf("status %+v", s)
+			}
+			c.same(all...)
+			c.net.Unmute(peerName(pair[0]), peerName(pair[1]))
+			c.close()
+		})
+	}
+}
+
+// A member that is silent towards all has no better path: it is lost as ever.
+func TestNoRelayAroundTheSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 4)
+		all := c.start()
+		c.train(all...)
+		c.waitFor("some steps", func() bool { step, _ := all[0].now(); return step >= 5 })
+		for i := range 3 {
+			c.net.Mute(peerName(i), peerName(3))
+		}
+		begin := time.Now()
+		c.waitFor("a view without it", func() bool { return all[0].views() == 2 })
+		if took := time.Since(begin); took > 4*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		for _, tr := range all[:3] {
+			<-tr.done
+		}
+		c.same(all[:3]...)
+		for i := range 3 {
+			c.net.Unmute(peerName(i), peerName(3))
+		}
+		c.close()
+		c.running.Wait()
+	})
+}

@@ -19,6 +19,9 @@ type Transport interface {
 	Addrs() []string
 	// Open dials peer (at addrs and at addresses known from before) and opens a stream for protocol. See ErrRefused.
 	Open(ctx context.Context, peer string, addrs []string, protocol string) (net.Conn, error)
+	// Drop gives up the connection to peer, if there is one: its streams end here, whether or not the other side learns of
+	// it, and Open dials anew.
+	Drop(peer string)
 	// Handle has f called, in a goroutine of its own, for each incoming stream of protocol; f owns the stream. A nil
 	// f removes the handler.
 	Handle(protocol string, f func(peer string, stream net.Conn))

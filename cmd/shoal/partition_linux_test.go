@@ -30,7 +30,7 @@ func machinesUp(t *testing.T, l *lan, run *shoal.RunFile, deaths int, flags ...s
 // two runs.
 func TestPartition(t *testing.T) {
 	l := newLAN(t, 5)
-	run, hash, slow := paced(t, 5, 25*time.Second)
+	run, hash, slow := paced(t, 5, 12*time.Second)
 	run.Mesh.Backups = 2
 	all, names := machinesUp(t, l, run, 2, slow)
 	leader := slices.IndexFunc(all, func(p *program) bool { s := p.status(t); return s.Leader == s.Peer })
@@ -92,7 +92,7 @@ func TestBrokenPath(t *testing.T) {
 	}{{"to the leader", 0, 1}, {"between followers", 1, 2}} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := newLAN(t, 3)
-			run, hash, slow := paced(t, 3, 12*time.Second)
+			run, hash, slow := paced(t, 3, 8*time.Second)
 			all, _ := machinesUp(t, l, run, 1, slow)
 			before := all[0].status(t)
 			l.part(tc.a, tc.b, true)

@@ -57,6 +57,13 @@ func (t Timing) gone(silent uint64, down bool) bool {
 
 func (c *Core) lost(p *peer) bool { return p.dead || c.cfg.Timing.gone(c.tick-p.heard, p.down > 0) }
 
+// Quiet says whether a member has been silent for a third of the time after which it is lost: perhaps only the path to it
+// is broken, and there is another one.
+func (c *Core) Quiet(id uint64) bool {
+	p := c.peers[id]
+	return p != nil && c.tick-p.heard >= uint64(c.cfg.Timing.Suspect)/3
+}
+
 // lostInView are the members of the view that are lost, by rank.
 func (c *Core) lostInView() (list []Member) {
 	for _, id := range c.st.ViewIDs {

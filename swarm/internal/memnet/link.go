@@ -15,6 +15,7 @@ type link struct {
 	mu     sync.Mutex
 	change sync.Cond // something was read, written, closed, or a deadline moved
 	closed bool
+	mute   bool // nothing gets through any more, a reset neither
 	ends   [2]end
 	forget func(*link)
 }
@@ -27,6 +28,7 @@ type end struct {
 	in            [bufferSize]byte // ring: the bytes at first, first+1, ... , n of them
 	first, n      int
 	read, write   deadline
+	gone          bool // closed at this side, of a link that is mute
 }
 
 var _ net.Conn = (*end)(nil)
@@ -37,6 +39,22 @@ func newLink(from, to string, forget func(*link)) *link {
 	l.ends[0] = end{l: l, peer: &l.ends[1], local: from, remote: to}
 	l.ends[1] = end{l: l, peer: &l.ends[0], local: to, remote: from}
 	return l
+}
+
+func (l *link) pair() pair { return pairOf(l.ends[0].local, l.ends[1].local) }
+
+// end is the one at the host called name.
+func (l *link) end(name string) *end {
+	if l.ends[0].local == name {
+		return &l.ends[0]
+	}
+	return &l.ends[1]
+}
+
+func (l *link) silence() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mute = true
 }
 
 func (l *link) reset() {
@@ -58,13 +76,13 @@ func (e *end) Read(p []byte) (int, error) {
 	defer e.l.mu.Unlock()
 	for {
 		switch {
-		case e.l.closed:
+		case e.l.closed || e.gone:
 			return 0, ErrReset
 		case e.read.expired:
 			return 0, os.ErrDeadlineExceeded
 		case len(p) == 0:
 			return 0, nil
-		case e.n > 0:
+		case e.n > 0 && !e.l.mute:
 			return e.take(p), nil
 		}
 		e.l.change.Wait()
@@ -78,7 +96,7 @@ func (e *end) Write(p []byte) (int, error) {
 	done := 0
 	for {
 		switch {
-		case e.l.closed:
+		case e.l.closed || e.gone:
 			return done, ErrReset
 		case e.write.expired:
 			return done, os.ErrDeadlineExceeded
@@ -118,10 +136,25 @@ func (e *end) put(p []byte) int {
 	return total
 }
 
-// Close resets the stream: both sides' reads and writes fail from now on.
+// Close resets the stream: both sides' reads and writes fail from now on. The other side of a stream that is mute doesn't
+// learn of it.
 func (e *end) Close() error {
-	e.l.reset()
+	if !e.closeMute() {
+		e.l.reset()
+	}
 	return nil
+}
+
+// closeMute closes this side alone, if the other one can't learn of it and is still open.
+func (e *end) closeMute() bool {
+	e.l.mu.Lock()
+	defer e.l.mu.Unlock()
+	if !e.l.mute || e.peer.gone {
+		return false
+	}
+	e.gone = true
+	e.l.change.Broadcast()
+	return true
 }
 
 func (e *end) LocalAddr() net.Addr  { return addr(e.local) }

@@ -25,6 +25,7 @@ type Network struct {
 	closed   map[string]bool    // hosts that are no more
 	links    map[*link]struct{} // open streams
 	cut      map[pair]bool
+	mute     map[pair]map[string]bool // by pair: hosts that have dropped the other one since Mute
 	handlers sync.WaitGroup
 }
 
@@ -39,7 +40,7 @@ func pairOf(a, b string) pair {
 
 // New makes a network without hosts.
 func New() *Network {
-	return &Network{hosts: map[string]*Host{}, closed: map[string]bool{}, links: map[*link]struct{}{}, cut: map[pair]bool{}}
+	return &Network{hosts: map[string]*Host{}, closed: map[string]bool{}, links: map[*link]struct{}{}, cut: map[pair]bool{}, mute: map[pair]map[string]bool{}}
 }
 
 // Host returns the host called name, and makes it if there is none or the last one of that name was closed.
@@ -70,10 +71,33 @@ func (n *Network) Heal(a, b string) {
 	n.mu.Unlock()
 }
 
+// Mute has nothing that is written between a and b arrive any more. Nothing is reset: streams can still be opened, as on a
+// connection that seems to be there, until that is dropped; then Open waits for as long as its context allows.
+func (n *Network) Mute(a, b string) {
+	p := pairOf(a, b)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mute[p] = map[string]bool{}
+	for l := range n.links {
+		if l.pair() == p {
+			l.silence()
+		}
+	}
+}
+
+// Unmute undoes Mute for streams that are opened from then on; those that were muted are reset.
+func (n *Network) Unmute(a, b string) {
+	p := pairOf(a, b)
+	n.mu.Lock()
+	delete(n.mute, p)
+	n.mu.Unlock()
+	n.Break(a, b)
+}
+
 // Break resets all streams between a and b; new ones may be opened at once.
 func (n *Network) Break(a, b string) {
 	p := pairOf(a, b)
-	n.reset(func(l *link) bool { return pairOf(l.ends[0].local, l.ends[1].local) == p })
+	n.reset(func(l *link) bool { return l.pair() == p })
 }
 
 // Streams is the number of open streams.
@@ -143,9 +167,36 @@ func (h *Host) Open(ctx context.Context, peer string, _ []string, protocol strin
 	}
 	handle := to.handlers[protocol]
 	l := newLink(h.name, peer, n.forget)
+	if dropped, mute := n.mute[l.pair()]; mute && dropped[h.name] {
+		n.mu.Unlock()
+		<-ctx.Done()
+		n.mu.Lock()
+		return nil, fmt.Errorf("memnet: open %s to %s: %w", protocol, peer, ctx.Err())
+	} else if mute {
+		l.silence()
+	}
 	n.links[l] = struct{}{}
 	n.handlers.Go(func() { handle(h.name, &l.ends[1]) })
 	return &l.ends[0], nil
+}
+
+// Drop ends all streams to peer. Across a pair that is mute, only this side learns of it.
+func (h *Host) Drop(peer string) {
+	n, p := h.net, pairOf(h.name, peer)
+	n.mu.Lock()
+	if dropped := n.mute[p]; dropped != nil {
+		dropped[h.name] = true
+	}
+	var ends []*end
+	for l := range n.links {
+		if l.pair() == p {
+			ends = append(ends, l.end(h.name))
+		}
+	}
+	n.mu.Unlock()
+	for _, e := range ends {
+		e.Close()
+	}
 }
 
 // Handle has f called, in a goroutine of its own, for each incoming stream of protocol; nil removes the handler.
