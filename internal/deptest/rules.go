@@ -32,7 +32,7 @@ var rules = []rule{
 		why: "dataserve declares the Transport that it needs"},
 	{from: []string{"shoal/internal/place"}, never: []string{"shoal", "shoal/peer/...", "shoal/swarm/...", "shoal/fsdp/...", "shoal/model/...", "shoal/kernel/...", "shoal/internal/..."},
 		why: "place is arithmetic that swarm and fsdp share"},
-	{from: []string{"shoal/swarm/member"}, never: []string{"net", "os", "time", "sync"},
+	{from: []string{"shoal/swarm/member"}, never: []string{"net", "os", "time", "sync"}, code: true,
 		why: "the membership core has no clock, goroutine or I/O"},
 	{from: []string{"shoal/..."}, except: []string{"shoal/peer/..."}, never: []string{"github.com/libp2p/...", "github.com/multiformats/..."},
 		why: "only peer imports libp2p"},
