@@ -2,6 +2,7 @@ package member
 
 import (
 	"fmt"
+	"slices"
 
 	"go.etcd.io/raft/v3"
 	"shoal/internal/place"
@@ -40,6 +41,8 @@ func (c *Core) act() bool {
 	switch {
 	case c.log.term != c.lead.term && !c.cfg.broken.early || status.LeadTransferee != raft.None:
 		return false
+	case !slices.Contains(c.conf.GetVoters(), c.cfg.ID):
+		return false // it leads until the voters have changed; those who come after must not lack entries of its own
 	case c.over:
 		return c.reconfigure() // so that who was admitted at the last moment hears of the end
 	case c.lead.stopped:

@@ -184,8 +184,11 @@ func (c *Core) handOver() bool {
 	return c.stopRun(c.cfg.ID, c.departure(Member{ID: c.cfg.ID})+"; nobody else can keep the run's log")
 }
 
-// abdicate has another voter lead, if there is one.
+// abdicate has another voter lead, if there is one. While the voters change, that might be one that soon votes no more.
 func (c *Core) abdicate() bool {
+	if c.lead.confTick > 0 || len(c.conf.GetVotersOutgoing()) > 0 {
+		return false
+	}
 	caughtUp := c.caughtUp()
 	for _, m := range c.st.Members {
 		p := c.peers[m.ID]
