@@ -241,8 +241,8 @@ func spoil(e *Engine, b kernel.Buffer) {
 func TestCosts(t *testing.T) {
 	d := testDecider(t)
 	for _, c := range []struct{ was, says, want int64 }{
-		{0, 0, 0}, {0, 100, 100}, {100, 100, 100}, {100, 60, 90}, {100, 140, 110}, {100, 300, 300}, {100, 900, 400}, {100, 0, 98}, {1, 0, 1}, {10, 0, 9},
-		{NoWork, 0, 7 * 500}, {NoWork, 50, 50}, {100, -5, 98}, {maxCost, 1 << 62, maxCost},
+		{0, 0, 0}, {0, 100, 100}, {100, 100, 100}, {100, 60, 90}, {100, 140, 110}, {100, 300, 300}, {100, 900, 400}, {100, 51, 87}, {100, 49, 49}, {100, 0, 100},
+		{NoWork, 0, 7 * 500}, {NoWork, 50, 50}, {100, -5, 100}, {maxCost, 1 << 62, maxCost},
 	} {
 		got := d.work(0, []int64{c.was, 500}, []ready{{Cost: c.says}, {Cost: 500}})
 		if got[0] != c.want || got[1] != 500 {
@@ -258,27 +258,86 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestSlowMember: one that is ten times slower costs the others little over many steps.
-func TestSlowMember(t *testing.T) {
-	d := testDecider(t)
-	cost := []int64{1000, 1000, 1000, 1000, 10000}
-	d.Hyper.Batch, d.Hyper.Microbatch = 8, 1
+// deals plays so many steps of m microbatches among members of the given costs in each step, and says how long all of them
+// take and how many each member computes.
+func deals(d *Decider, steps, m int, cost func(step int) []int64) (total int64, done []int) {
+	d.Hyper.Batch, d.Hyper.Microbatch = m, 1
+	done = make([]int, len(cost(0)))
 	var work []int64
-	total := int64(0)
-	const steps = 400
 	for step := range steps {
-		members, end := make([]ready, len(cost)), int64(0)
-		for r, s := range Deal(step, 8, append(work, make([]int64, len(cost)-len(work))...)) {
-			if n := int64(s.Last - s.First); n > 0 {
-				members[r].Cost = cost[r]
-				end = max(end, n*cost[r])
+		members, end := make([]ready, len(done)), int64(0)
+		for r, s := range Deal(step, m, append(work, make([]int64, len(done)-len(work))...)) {
+			if n := s.Last - s.First; n > 0 {
+				members[r].Cost = cost(step)[r]
+				end = max(end, int64(n)*members[r].Cost)
+				done[r] += n
 			}
 		}
 		total += end
 		work = d.work(step, work, members)
 	}
-	if least := int64(steps * 2000); total*9 > least*10 {
-		t.Errorf("%d steps take %d, without the slow member %d: more than a tenth longer", steps, total, least)
+	return total, done
+}
+
+// TestSlowMembers: those that are much slower cost the others little over many steps, however slow they are, also while
+// it is found out.
+func TestSlowMembers(t *testing.T) {
+	const steps = 1000
+	d := testDecider(t)
+	for _, m := range []int{2, 4, 8, 32} {
+		for _, factor := range []int64{2, 5, 10, 100} {
+			for _, slow := range [][]int64{{factor}, {factor, 2 * factor}} {
+				all := append([]int64{1000, 1000, 1000, 1000}, slow...)
+				for i := range slow {
+					all[4+i] *= 1000
+				}
+				total, _ := deals(d, steps, m, func(int) []int64 { return all })
+				least := steps * finish(m, all[:4])
+				first := int64(m/len(all)+1) * all[len(all)-1] * int64(len(slow)) // before anything is known
+				if (total-first)*20 > least*21 {
+					t.Errorf("%d microbatches, costs %v: %d steps take %d, without the slow ones %d: more than a twentieth longer", m, all, steps, total, least)
+				}
+			}
+		}
+	}
+}
+
+// TestSlowForAWhile: a member that is slow for some steps, or for one, gets as much as the others soon after.
+func TestSlowForAWhile(t *testing.T) {
+	d := testDecider(t)
+	for _, c := range []struct{ slow, steps, least, most int }{ // slow for so many steps from step 100 on; of those that follow
+		{100, 600, 900, 1200}, // twice as many when it is found out as it was slow
+		{1, 300, 500, 600},
+	} {
+		cost := func(step int) []int64 {
+			if step >= 100 && step < 100+c.slow {
+				return []int64{1000, 1000, 1000, 10000}
+			}
+			return []int64{1000, 1000, 1000, 1000}
+		}
+		_, before := deals(d, 100+c.slow, 8, cost)
+		_, after := deals(d, 100+c.slow+c.steps, 8, cost)
+		if n := after[3] - before[3]; n < c.least || n > c.most {
+			t.Errorf("slow for %d steps, it computed %d microbatches in the next %d, want %d to %d", c.slow, n, c.steps, c.least, c.most)
+		}
+	}
+}
+
+// TestTrials: who is too slow is tried all the same, each one in its turn, and not in the first steps.
+func TestTrials(t *testing.T) {
+	work := []int64{1000, 30000, 40000, 50000, 60000}
+	var got [5]int
+	for step := range 20000 {
+		for r, s := range Deal(step, 4, work) {
+			if got[r] += s.Last - s.First; r > 0 && step < trialLeast-1 && s.Last > s.First {
+				t.Errorf("rank %d is tried in step %d", r, step)
+			}
+		}
+	}
+	for r, n := range got {
+		if r > 0 && n < 15 {
+			t.Errorf("rank %d was tried %d times: %v", r, n, got)
+		}
 	}
 }
 

@@ -266,8 +266,9 @@ func (d *Decider) sum(step int, members []ready) (*ready, error) {
 }
 
 // work is what a microbatch costs each member, from what it has cost: a quarter of what is new counts, all of it when the
-// cost has more than doubled, but then a moment's trouble counts as four times the cost at most. Who computed none is slowly taken to be quicker, so that it is tried again; who got none
-// since it was late is taken for too slow to get any, at first. Where a sum depends on who computes what, only that counts.
+// cost has more than doubled or halved, but then a moment's trouble counts as four times the cost at most. Who computed none
+// keeps its cost; who got none since it was late is taken for too slow to get any but trials. Where a sum depends on who
+// computes what, only that counts.
 func (d *Decider) work(step int, old []int64, members []ready) []int64 {
 	next := make([]int64, len(members))
 	slowest := int64(1)
@@ -285,10 +286,12 @@ func (d *Decider) work(step int, old []int64, members []ready) []int64 {
 			next[r] = cost
 		case cost > 2*was && was > 0:
 			next[r] = min(cost, 4*was)
+		case cost > 0 && 2*cost < was:
+			next[r] = cost
 		case cost > 0:
 			next[r] = max(1, (3*was+cost)/4)
 		case was > 0:
-			next[r] = max(1, was-max(1, was/50))
+			next[r] = was
 		case was < 0:
 			next[r] = NoWork
 		}

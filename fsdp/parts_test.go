@@ -17,8 +17,8 @@ import (
 	"shoal/kernel/ref"
 )
 
-// deal is how many microbatches each member gets, and the time at which the last one is done.
-func deal(t *testing.T, step, m int, work, cost []int64) (counts []int, end int64) {
+// dealt is how many microbatches each member gets, and the time at which the last one is done.
+func dealt(t *testing.T, step, m int, work, cost []int64) (counts []int, end int64) {
 	t.Helper()
 	at := 0
 	for r, s := range Deal(step, m, work) {
@@ -44,7 +44,7 @@ func TestDeal(t *testing.T) {
 		for r := range cost {
 			cost[r] = 1 + rng.Int64N(12)
 		}
-		_, got := deal(t, rng.IntN(100), m, cost, cost)
+		_, got := dealt(t, trialLeast*rng.IntN(100), m, cost, cost) // not a step of trials
 		var best func(r, left int) int64
 		best = func(r, left int) int64 {
 			if r == n-1 {
@@ -68,7 +68,7 @@ func TestDealTakesTurns(t *testing.T) {
 	for _, c := range []struct{ n, m int }{{1, 8}, {3, 8}, {7, 8}, {9, 8}, {3, 2}, {5, 12}, {4, 6}} {
 		got := make([]int, c.n)
 		for step := range 10 * c.n {
-			counts, _ := deal(t, step, c.m, make([]int64, c.n), make([]int64, c.n))
+			counts, _ := dealt(t, step, c.m, make([]int64, c.n), make([]int64, c.n))
 			for r, k := range counts {
 				got[r] += k
 			}
@@ -96,7 +96,7 @@ func TestDealWithCosts(t *testing.T) {
 		{2, []int64{1 << 62, 1 << 62}, []int{1, 1}},
 		{1 << 20, []int64{1, 1}, []int{1 << 19, 1 << 19}},
 	} {
-		if got, _ := deal(t, 1, c.m, c.work, c.work); !slices.Equal(got, c.want) {
+		if got, _ := dealt(t, 1, c.m, c.work, c.work); !slices.Equal(got, c.want) {
 			t.Errorf("%d microbatches, work %v: %v, want %v", c.m, c.work, got, c.want)
 		}
 	}

@@ -14,11 +14,39 @@ const NoWork = -1
 // maxCost bounds what a microbatch is taken to cost, in microseconds.
 const maxCost = 1 << 40
 
-// Deal deals m microbatches of a step so that all are done as early as can be. work is what one costs each member, in
-// microseconds; 0 is unknown and counts as the median of what is known. Turns go round with the step where members are
-// equal, so that over many steps each of them computes as many. Only speed depends on the deal, never a result.
+// A member that would get nothing, since it is too slow, is tried again now and then: it may have become faster. How often
+// follows from what that costs, so that all such trials together take no more than 1 of trialShare parts of the time.
+const (
+	trialShare = 32
+	trialLeast = 8 // steps from one trial to the next
+)
+
+// Deal deals m microbatches of a step so that all are done as early as can be, but for trials. work is what one costs each
+// member, in microseconds; 0 is unknown and counts as what the quickest needs, so that it will be known. Turns go round with the step where
+// members are equal, so that over many steps each of them computes as many. Only speed depends on the deal, never a result.
 func Deal(step, m int, work []int64) []Share {
 	cost := costs(work)
+	counts := deal(step, m, cost)
+	if tried := trials(step, m, cost, counts); len(tried) > 0 {
+		for _, r := range tried {
+			cost[r] = 0
+		}
+		counts = deal(step, m-len(tried), cost)
+		for _, r := range tried {
+			counts[r] = 1
+		}
+	}
+	shares := make([]Share, len(cost))
+	at := 0
+	for r, n := range counts {
+		shares[r] = Share{at, at + n}
+		at += n
+	}
+	return shares
+}
+
+// deal is how many of m microbatches each member gets, so that all are done as early as can be.
+func deal(step, m int, cost []int64) []int {
 	end := finish(m, cost)
 	counts := make([]int, len(cost))
 	left := -m
@@ -31,29 +59,44 @@ func Deal(step, m int, work []int64) []Share {
 	for _, r := range last(step, end, left, cost) {
 		counts[r]--
 	}
-	shares := make([]Share, len(cost))
-	at := 0
-	for r, n := range counts {
-		shares[r] = Share{at, at + n}
-		at += n
+	return counts
+}
+
+// trials are those who get a microbatch in this step although they are too slow for one: at most half of m, and the only
+// one at least. The times between two trials are powers of two, so that members are tried in the same steps, which costs
+// no more than the slowest of them.
+func trials(step, m int, cost []int64, counts []int) (list []int) {
+	if m == 0 {
+		return nil
 	}
-	return shares
+	end, least := finish(m, cost), 0
+	for r, c := range cost {
+		if counts[r] > 0 || c <= end {
+			continue
+		}
+		every := max(trialLeast, 1<<bits.Len64(uint64(trialShare*(c-end)/end)))
+		if step%every == every-1 {
+			list = append(list, r)
+			if least == 0 || every < least {
+				least = every
+			}
+		}
+	}
+	if most := max(1, m/2); len(list) > most {
+		first := step / least % len(list)
+		list = append(list[first:], list[:first]...)[:most]
+	}
+	return list
 }
 
 // costs fills in what is unknown. If nobody is to get work, all are.
 func costs(work []int64) []int64 {
-	var known []int64
-	some := false
+	least, some := int64(0), false
 	for _, c := range work {
 		some = some || c >= 0
-		if c > 0 {
-			known = append(known, min(c, maxCost))
+		if c = min(c, maxCost); c > 0 && (least == 0 || c < least) {
+			least = c
 		}
-	}
-	median := int64(1)
-	if len(known) > 0 {
-		slices.Sort(known)
-		median = known[len(known)/2]
 	}
 	cost := make([]int64, len(work))
 	for r, c := range work {
@@ -61,7 +104,7 @@ func costs(work []int64) []int64 {
 		case c > 0:
 			cost[r] = min(c, maxCost)
 		case c == 0 || !some:
-			cost[r] = median
+			cost[r] = max(1, least)
 		}
 	}
 	return cost
