@@ -44,4 +44,9 @@
 //	alive.go    who is taken for alive
 //	stuck.go    when the run can't go on
 //	recover.go  a new log from survivors
+//	broken.go   rules that a test can turn off
+//
+// The tests simulate whole runs of random kills, stops, partitions, joins and leaves, with a toy model whose numbers must
+// equal those of a run of one member (sim_test.go; -schedules N for more of them), and clusters that follow scripts
+// (testdata; -update writes what they print).
 package member

@@ -13,7 +13,7 @@ import (
 
 var (
 	schedules = flag.Int("schedules", 0, "number of random schedules; 0: as many as fit a usual test run")
-	seedFlag  = flag.Uint64("seed", 0, "first seed of the random schedules; with it alone, one schedule is run and told")
+	seedFlag  = flag.Uint64("seed", 0, "first seed of the random schedules; of one schedule alone, all that happens is told")
 )
 
 // schedule is a world in which things go wrong at random, until calm; then it must end well.
@@ -501,7 +501,7 @@ func TestSchedules(t *testing.T) {
 				t.Log(line)
 			}
 			wrong++
-			t.Errorf("seed %d: %s\nreplay: go test ./swarm/member -run '^TestSchedules$' -seed %d -v", seed, fault, seed)
+			t.Errorf("seed %d: %s\nreplay: go test ./swarm/member -run '^TestSchedules$' -schedules 1 -seed %d -v", seed, fault, seed)
 		}
 	}
 }
