@@ -81,13 +81,51 @@ func cacheFolder(setting string, log *slog.Logger) (string, error) {
 	return folder, nil
 }
 
+// attemptChunks are a Fetcher's, but nobody waits for one longer than the attempt goes on in which it is wanted: the log may
+// have others go on without it.
+type attemptChunks struct {
+	*dataserve.Fetcher
+	until atomic.Pointer[context.Context] // ends with the attempt; nil before the first
+}
+
+func (a *attemptChunks) Chunk(ctx context.Context, i int) ([]byte, error) {
+	if until := a.until.Load(); until != nil {
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(*until, func() { cancel(context.Cause(*until)) })()
+	}
+	return a.Fetcher.Chunk(ctx, i)
+}
+
+// attempted says that what is read from now on is for an attempt that ends with ctx.
+func (t *task) attempted(ctx context.Context) {
+	if t.fetched != nil {
+		t.fetched.until.Store(&ctx)
+	}
+}
+
+// lacks tells the user that this peer waits for data that nobody has who is left, and that it goes on.
+func (m *member) lacks(why error) {
+	if why == nil {
+		m.live.lacking("")
+		m.notice("the data are there, the run goes on")
+		return
+	}
+	m.cfg.Log.Warn("nobody gives what is needed next", "err", why)
+	text := fmt.Sprintf("waiting for somebody who has the run's data: a peer that joins with the files, shoal join LINK --data %s:PATH, lets it go on",
+		m.task.run.Data.Source)
+	m.live.lacking(text)
+	m.notice("%s", text)
+}
+
 // fetchFiles has others give the run's files.
 func (t *task) fetchFiles(ctx context.Context, fetch openFetcher) error {
 	f, err := fetch(ctx)
 	if err != nil {
 		return err
 	}
-	t.chunks, t.manifest = f, f.Manifest()
+	t.chunks, t.manifest, t.fetched = f, f.Manifest(), &attemptChunks{Fetcher: f}
 	f.Follow(func(yield func(int) bool) { // the heads of the files are read first
 		for i := range t.manifest.Leaves {
 			if _, offset, _ := t.manifest.Place(i); offset == 0 && !yield(i) {
@@ -111,6 +149,9 @@ func (m *member) giveChunks(link peer.Link) {
 	m.chunks.server = dataserve.Serve(dataserve.ServerConfig{Transport: m.host, Run: link.Run, Secret: link.Secret,
 		Manifest: m.task.manifest, Store: store, Log: m.cfg.Log})
 }
+
+// hasFiles says whether all of the run's files are on this machine.
+func (m *member) hasFiles() bool { return m.task.chunks != nil && m.task.fetched == nil }
 
 // fetchAhead has the chunks fetched that this member will need from a step on.
 func (m *member) fetchAhead(step int) {

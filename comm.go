@@ -12,12 +12,17 @@ import (
 type comm struct {
 	node  *swarm.Node
 	enter func(v *swarm.View, payload []byte) // called with each view that begins, before the engine has it
+	begun func(ctx context.Context)           // called with each attempt, which ends with ctx
 }
 
 var _ fsdp.Comm = (*comm)(nil)
 
 func (c *comm) Begin(ctx context.Context, fence uint64, sink fsdp.Sink) (context.Context, error) {
-	return c.node.Begin(ctx, fence, engineSink{sink})
+	until, err := c.node.Begin(ctx, fence, engineSink{sink})
+	if err == nil {
+		c.begun(until)
+	}
+	return until, err
 }
 
 func (c *comm) AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait, given func() error) {

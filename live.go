@@ -7,7 +7,7 @@ import (
 // tellLive has Config.OnLive know this peer's membership.
 func (m *member) tellLive() {
 	m.live = newLive(Status{RunID: m.runID, Name: m.task.run.Name, Strategy: m.task.run.Mesh.Strategy, Peer: m.host.Self(),
-		Steps: m.task.run.Train.Steps}, m.host.Counts, m.traffic)
+		Steps: m.task.run.Train.Steps, Files: m.task.chunks != nil}, m.host.Counts, m.traffic)
 	m.live.entered(m.node)
 	if m.cfg.OnLive != nil {
 		m.cfg.OnLive(m.live)

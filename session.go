@@ -159,6 +159,9 @@ func (m *member) enter(ctx context.Context, start entry) (err error) {
 	}
 	m.giveChunks(m.link)
 	m.tellLive()
+	if f := m.task.fetched; f != nil {
+		f.Persist(m.lacks)
+	}
 	if err := m.beFound(ctx, m.link); err != nil {
 		return err
 	}
@@ -207,7 +210,7 @@ func (m *member) swarmConfig() swarm.Config {
 		Peers: m.cfg.Peers, OnWait: m.waits, OnStuck: m.stuck, Exact: true, Decide: m.decide(),
 		Packing: m.task.run.Wire.Packing, Timing: timing(mesh.Timing), Backups: m.backups(), Ranges: m.task.ranges(), History: m.history.encode,
 		Offer: swarm.Offer{Kind: "daemon", Weight: m.cfg.Memory >> 20, Cores: m.cores(), Backend: m.device.Name(),
-			Fingerprint: m.fingerprint, ModelHash: m.task.fingerprint, Version: version.Version, Out: m.cfg.Out != "", Late: m.missing != nil},
+			Fingerprint: m.fingerprint, ModelHash: m.task.fingerprint, Version: version.Version, Out: m.cfg.Out != "", Late: m.missing != nil, Data: m.hasFiles()},
 	}
 	cfg.Timing.LostAfter = int(time.Duration(mesh.LostAfter) * time.Second / swarm.Tick)
 	if warning := m.task.hyper().Reduce.Warning(); warning != "" {
@@ -275,7 +278,7 @@ func peersInWords(n int) string {
 func (m *member) engine(ctx context.Context, first swarm.Entry) (*fsdp.Engine, error) {
 	cfg := m.task.training()
 	cfg.Device, cfg.Start = m.device, engineEntry(first)
-	cfg.Comm = &comm{node: m.node, enter: m.entered}
+	cfg.Comm = &comm{node: m.node, enter: m.entered, begun: m.task.attempted}
 	cfg.ActivationBudget = m.cfg.Memory / 4
 	if m.out != nil {
 		cfg.Export = m.out.add

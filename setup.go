@@ -26,6 +26,7 @@ type task struct {
 	model       model.Model
 	data, eval  Dataset
 	chunks      data.ChunkSource       // what data and eval are read from, a *data.Local or *dataserve.Fetcher; nil if they are not files
+	fetched     *attemptChunks         // the same, as they are read in training; nil if they are on this machine
 	manifest    *data.Manifest         // of chunks
 	frozen      func(name string) bool // nil: nothing
 	fingerprint string                 // of run file, model and data

@@ -28,7 +28,11 @@ func (t *task) openData(ctx context.Context, cfg Config, fetch openFetcher) (err
 	if err != nil {
 		return err
 	}
-	train, held, err := data.Open(ctx, t.manifest, t.chunks, data.Shape{Image: m.Image, Classes: m.Classes,
+	from := t.chunks
+	if fetched {
+		from = t.fetched
+	}
+	train, held, err := data.Open(ctx, t.manifest, from, data.Shape{Image: m.Image, Classes: m.Classes,
 		Context: m.Context, Vocab: m.Vocab, Width: d.Width, Eval: d.Eval})
 	if err != nil {
 		return err

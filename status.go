@@ -29,6 +29,7 @@ type Live struct {
 	node   liveNode
 	counts func() (streams, conns int)
 	bytes  func() []status.Traffic
+	lacks  string // what this peer waits for of the data; empty if it does not
 	now    progressed
 	seen   []progressed // within rateWindow, oldest first
 }
@@ -62,6 +63,13 @@ func (l *Live) entered(node liveNode) {
 	l.node = node
 }
 
+// lacking says what this peer waits for of the data, or "".
+func (l *Live) lacking(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lacks = what
+}
+
 // committed takes note of a step. step counts from 1, samples are those of the whole run, retries of this peer's part of it.
 func (l *Live) committed(step int, samples int64, loss float64, retries int) {
 	l.mu.Lock()
@@ -90,7 +98,7 @@ func (l *Live) rate() float64 {
 // Status is the run as it is now.
 func (l *Live) Status() Status {
 	l.mu.Lock()
-	s, node := l.base, l.node
+	s, node, lacks := l.base, l.node, l.lacks
 	s.Step, s.Samples, s.Loss, s.Retries = l.now.step, l.now.samples, report.Number(l.now.loss), l.now.retries
 	s.SamplesPerSecond = l.rate()
 	l.mu.Unlock()
@@ -99,6 +107,9 @@ func (l *Live) Status() Status {
 	s.Traffic = l.bytes()
 	if node != nil {
 		addMesh(&s, node.Status())
+	}
+	if s.Stuck == "" {
+		s.Stuck = lacks
 	}
 	return s
 }
@@ -113,7 +124,7 @@ func addMesh(s *Status, m swarm.Status) {
 			s.Voters++
 		}
 		s.Members = append(s.Members, status.Member{ID: p.ID, Peer: p.Peer, Kind: p.Kind, Rank: p.Rank, Voter: p.Voter,
-			Owned: p.Owns * bytesPerParameter, BackedUp: p.Holds * bytesPerParameter, ToFill: p.FillsLeft, Micros: p.Work})
+			Data: p.Data, Owned: p.Owns * bytesPerParameter, BackedUp: p.Holds * bytesPerParameter, ToFill: p.FillsLeft, Micros: p.Work})
 	}
 	status.Sort(s.Members)
 	for _, f := range m.Faults {

@@ -106,4 +106,6 @@ const (
 	PhaseFill       = "fill"       // before a range is given to or expected from another member
 	PhaseCheckpoint = "checkpoint" // before the own part of a checkpoint is saved
 	PhaseEvaluate   = "evaluate"   // before the evaluation
+
+	phaseData = "data" // while the own samples are read; no Point
 )

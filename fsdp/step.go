@@ -60,6 +60,9 @@ func (a *attempt) try() error {
 		part = a.evaluate
 	}
 	if err := part(said); err != nil {
+		if over := a.check(); over != nil { // so that samples were not waited for, perhaps
+			return over
+		}
 		return err
 	}
 	b, err := cbor.Marshal(said)
@@ -152,6 +155,7 @@ func (a *attempt) visit(v visit, w *work, training bool) error {
 
 // load reads the own microbatches and puts them on the device.
 func (e *Engine) load(data Dataset, order []int, list [][2]int) (*work, error) {
+	e.cfg.Comm.SetPhase(phaseData, -1)
 	w := &work{grads: make([]kernel.Buffer, len(list))}
 	for range e.stages {
 		w.inputs = append(w.inputs, make([]kernel.Buffer, len(list)))

@@ -32,6 +32,7 @@ type MemberStatus struct {
 	Kind      string // "daemon", ...
 	Rank      int    // -1: not in the view
 	Voter     bool
+	Data      bool  // has all of the run's data files
 	Owns      int64 // elements of the parameters
 	Holds     int64 // elements, as a backup
 	FillsLeft int   // ranges that are still to be sent to it
@@ -66,7 +67,7 @@ func (n *Node) readLog(s *Status) {
 	fills := place.Missing(v.Place, c.Wanted())
 	for _, m := range c.Members() {
 		rank := slices.IndexFunc(v.Members, func(o Member) bool { return o.ID == m.ID })
-		ms := MemberStatus{ID: m.ID, Peer: m.Peer, Kind: m.Offer.Kind, Rank: rank, Voter: slices.Contains(c.Voters(), m.ID)}
+		ms := MemberStatus{ID: m.ID, Peer: m.Peer, Kind: m.Offer.Kind, Rank: rank, Data: m.Offer.Data, Voter: slices.Contains(c.Voters(), m.ID)}
 		if rank >= 0 {
 			ms.load(rank, v.Place, c.Ranges(), fills)
 			if work := c.Work(); rank < len(work) {

@@ -3,13 +3,17 @@
 package main
 
 import (
+	"bytes"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"shoal"
+	"shoal/peer"
 )
 
 // keepers are n programs of a run that save every 40 steps into one folder, and its hash when nobody disturbs it.
@@ -96,4 +100,68 @@ func TestResumeWhenAllAreGone(t *testing.T) {
 	again = startProgram(t, "up", file, "--checkpoint", filepath.Join(t.TempDir(), "none"), "--resume", "--listen", "127.0.0.1:0")
 	again.says(t, "the run begins afresh")
 	ends(t, hash, again)
+}
+
+// TestLostData: the only peer that has the run's files is killed. The others go on with what they have fetched, then wait and
+// say so; one that joins with the files lets them go on, to the right hash.
+func TestLostData(t *testing.T) {
+	run, small := smallText(t)
+	line, err := os.ReadFile(small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "text")
+	const size = 160 << 20 // more than two peers keep in memory
+	if err := os.WriteFile(file, bytes.Repeat(line, size/len(line)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run.Data.Path, run.Train.Steps = file, 200
+	yaml := writeRun(t, &run)
+	hash := hashOf(t, yaml)
+	up := startProgram(t, "up", yaml, "--peers", "3", "--listen", "127.0.0.1:0")
+	text := up.line(t, "shoal:")
+	link, err := peer.ParseLink(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	first := startProgram(t, "join", text, "--listen", address, "--cache", "none")
+	second := startProgram(t, "join", text, "--listen", "127.0.0.1:0", "--cache", "none")
+	first.line(t, "step ")
+	up.cmd.Process.Kill()
+	waits, goes := "waiting for somebody who has the run's data", "the data are there, the run goes on"
+	waiting := either(t, waits, first, second)
+	with := startProgram(t, "join", link.Run+"."+link.Secret, "--via", address, "--listen", "127.0.0.1:0", "--data", "text:"+file)
+	waiting.says(t, goes)
+	ends(t, hash, first, second, with)
+}
+
+// either waits until one of two programs says a text, and returns it.
+func either(t *testing.T, text string, a, b *program) *program {
+	t.Helper()
+	timeout := time.After(patient)
+	for {
+		var line string
+		var ok bool
+		var p *program
+		select {
+		case line, ok = <-a.stdout:
+			p = a
+		case line, ok = <-b.stdout:
+			p = b
+		case <-timeout:
+			t.Fatalf("neither says %q", text)
+		}
+		if !ok {
+			t.Fatalf("one ended without saying %q; stderr: %s", text, p.stderr)
+		}
+		if strings.Contains(line, text) {
+			return p
+		}
+	}
 }

@@ -88,6 +88,8 @@ type Fetcher struct {
 	holders map[string]*holder
 	calls   map[int]*call // chunks that are being fetched
 	queue   []int         // to be fetched ahead
+
+	lack lacking
 }
 
 var _ data.ChunkSource = (*Fetcher)(nil)
@@ -179,6 +181,17 @@ func (f *Fetcher) Chunk(ctx context.Context, i int) ([]byte, error) {
 
 // get waits for a chunk, which is fetched unless somebody does so already.
 func (f *Fetcher) get(ctx context.Context, i int, urgent bool) ([]byte, error) {
+	for {
+		b, err := f.once(ctx, i, urgent)
+		var nobody *nobodyError
+		if !urgent || !errors.As(err, &nobody) || !f.lack.waits() {
+			return b, err
+		}
+		// it was given up when it was fetched ahead
+	}
+}
+
+func (f *Fetcher) once(ctx context.Context, i int, urgent bool) ([]byte, error) {
 	f.mu.Lock()
 	if f.closed {
 		f.mu.Unlock()
@@ -217,6 +230,7 @@ func (f *Fetcher) answer(i int, c *call) {
 	if c.err == nil {
 		f.memory.put(i, c.b)
 	}
+	f.lack.got(i)
 	f.mu.Lock()
 	delete(f.calls, i)
 	close(c.done)

@@ -1,6 +1,7 @@
 package dataserve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -255,6 +256,78 @@ func TestHolderKilled(t *testing.T) {
 	}
 	for i := range l.Manifest().Leaves {
 		same(t, f, l, i)
+	}
+}
+
+// Who persists waits, says so once, and goes on when somebody comes who has the chunk; also for one that was fetched ahead.
+func TestPersist(t *testing.T) {
+	l := text(t, 4)
+	for _, alone := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var n network
+			serve := func(name string, has func(i int) bool) *Server {
+				return Serve(ServerConfig{Transport: n.host(name), Run: "run", Secret: "secret", Manifest: l.Manifest(),
+					Store: &store{ChunkSource: l, has: has}, Log: discard})
+			}
+			one := serve("one", func(i int) bool { return i == 0 })
+			cfg := n.config("a", "one")
+			members, come := cfg.Peers, make(chan struct{})
+			cfg.Peers = func() []Peer {
+				select {
+				case <-come:
+					return []Peer{{ID: "late", Addrs: []string{"at late"}}}
+				default:
+					return members()
+				}
+			}
+			f, err := Open(t.Context(), cfg, l.Manifest().Identity)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			said := make(chan error, 10)
+			f.Persist(func(why error) { said <- why })
+			f.Follow(slices.Values([]int{1, 2}))
+			if alone {
+				one.Close()
+			}
+			time.Sleep(defaultGiveUp - time.Second) // of the bubble: so that chunk 1 is wanted while it is fetched ahead
+			got := make(chan []byte, 2)
+			for _, i := range []int{1, 3} {
+				go func() {
+					b, err := f.Chunk(t.Context(), i)
+					if err != nil {
+						t.Error(err)
+					}
+					got <- b
+				}()
+			}
+			time.Sleep(10 * time.Minute)
+			if len(got) > 0 || len(said) != 1 {
+				t.Fatalf("%d chunks are here, it said %d times that it waits", len(got), len(said))
+			}
+			if why := <-said; why == nil || !strings.Contains(why.Error(), "data: none of 1 peers gave bytes ") {
+				t.Errorf("it says %v", why)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			if _, err := f.Chunk(ctx, 2); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a wait that is given up: %v", err)
+			}
+			cancel()
+			late := serve("late", func(int) bool { return true })
+			close(come)
+			for range 2 {
+				if b := <-got; len(b) == 0 {
+					t.Error("an empty chunk")
+				}
+			}
+			time.Sleep(time.Minute)
+			if why := <-said; why != nil || len(said) > 0 {
+				t.Errorf("it says %v and %d more", why, len(said))
+			}
+			one.Close()
+			late.Close()
+		})
 	}
 }
 

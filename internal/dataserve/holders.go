@@ -41,7 +41,7 @@ func (h *holder) may(i int, now time.Time) bool {
 }
 
 // acquire waits for a holder that may have chunk i, and counts a request to it. It gives up at deadline, and at once when
-// there is nobody left who could be asked later.
+// there is nobody left who could be asked later; or else it says so and waits, see Persist.
 func (f *Fetcher) acquire(ctx context.Context, i int, urgent *atomic.Bool, deadline time.Time) (*holder, error) {
 	for {
 		f.mu.Lock()
@@ -52,6 +52,10 @@ func (f *Fetcher) acquire(ctx context.Context, i int, urgent *atomic.Bool, deadl
 			err = f.nobody(i)
 		}
 		f.mu.Unlock()
+		if err != nil && i >= 0 && urgent.Load() && f.lack.miss(i, err) {
+			deadline, err = time.Now().Add(lastPause), nil // then others may be there
+			wait = lastPause
+		}
 		if h != nil || err != nil {
 			return h, err
 		}
@@ -134,15 +138,20 @@ func (f *Fetcher) nobody(i int) error {
 	}
 	slices.Sort(whys)
 	if len(whys) == 0 {
-		return fmt.Errorf("data: %s are not here, and there is nobody to ask", what)
+		return &nobodyError{fmt.Sprintf("data: %s are not here, and there is nobody to ask", what)}
 	}
 	const told = 4
 	more := ""
 	if len(whys) > told {
 		whys, more = whys[:told], fmt.Sprintf("; and %d more", len(whys)-told)
 	}
-	return fmt.Errorf("data: none of %d peers gave %s: %s%s", len(f.holders), what, strings.Join(whys, "; "), more)
+	return &nobodyError{fmt.Sprintf("data: none of %d peers gave %s: %s%s", len(f.holders), what, strings.Join(whys, "; "), more)}
 }
+
+// nobodyError says that no holder gives a chunk.
+type nobodyError struct{ text string }
+
+func (e *nobodyError) Error() string { return e.text }
 
 // release ends a request.
 func (f *Fetcher) release(h *holder) {

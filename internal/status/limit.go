@@ -54,6 +54,27 @@ func (s *Status) Survival() string {
 	return n + ": " + strings.Join(why, ", and ")
 }
 
+// Data says how many peers have all files of the run's data, and what becomes of it when they die; empty if there are none.
+func (s *Status) Data() string {
+	if !s.Files {
+		return ""
+	}
+	var with []string
+	for _, m := range s.Members {
+		if m.Data {
+			with = append(with, m.Peer)
+		}
+	}
+	switch len(with) {
+	case 0:
+		return "no peer has all of it: the run waits when it needs what nobody has fetched"
+	case 1:
+		return fmt.Sprintf("of %d peers only %s has all of it: without that one the run waits when it needs what nobody has fetched",
+			len(s.Members), short(with[0]))
+	}
+	return fmt.Sprintf("%d of %d peers have all of it", len(with), len(s.Members))
+}
+
 // backed says why there are no more backups.
 func (s *Status) backed() string {
 	others := s.InView() - 1

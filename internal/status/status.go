@@ -33,6 +33,7 @@ type Status struct {
 	Wanted     int `json:"wanted"`     // holders besides the owner that it should have
 	Voters     int `json:"voters"`     // daemons that keep the log; more than half of them must live
 
+	Files   bool     `json:"files"`   // the run learns from files
 	Members []Member `json:"members"` // of the view by rank, then those that are not in it
 	Phase   string   `json:"phase"`   // what this peer is busy with
 	Unit    int      `json:"unit"`    // the unit that the phase is about, -1 for none
@@ -52,6 +53,7 @@ type Member struct {
 	Kind     string `json:"kind"` // "daemon" or "browser"
 	Rank     int    `json:"rank"` // -1 if it is not in the view
 	Voter    bool   `json:"voter"`
+	Data     bool   `json:"data"`         // it has all files of the run's data
 	Owned    int64  `json:"owned"`        // bytes of parameters and optimizer state that it owns
 	BackedUp int64  `json:"backed_up"`    // and that it keeps for others
 	ToFill   int    `json:"to_fill"`      // ranges that it is still to get

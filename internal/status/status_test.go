@@ -111,6 +111,23 @@ func TestSurvival(t *testing.T) {
 	}
 }
 
+func TestData(t *testing.T) {
+	s := &Status{Members: []Member{{Peer: "12D3KooWAAAAAAA1"}, {Peer: "12D3KooWAAAAAAA2"}, {Peer: "12D3KooWAAAAAAA3"}}}
+	for files, want := range []string{"no peer has all of it", "of 3 peers only …AAAAAAA1 has all of it", "2 of 3 peers have all of it"} {
+		if got := s.Data(); got != "" {
+			t.Errorf("without files: %q", got)
+		}
+		s.Files = true
+		if files > 0 {
+			s.Members[files-1].Data = true
+		}
+		if got := s.Data(); !strings.HasPrefix(got, want) {
+			t.Errorf("%d have them: %q, want %q", files, got, want)
+		}
+		s.Files = false
+	}
+}
+
 func TestSurvivalWhenStuck(t *testing.T) {
 	s := &Status{Stuck: "a voter is away", Voters: 3, Redundancy: 1, Members: make([]Member, 3)}
 	if got := s.Survival(); got != "no death: the run waits already" {

@@ -39,6 +39,9 @@ func (s *Status) Write(w io.Writer) error {
 	paragraph(&b, "step", s.progress())
 	paragraph(&b, "view", s.mesh())
 	paragraph(&b, "survives", s.Survival())
+	if text := s.Data(); text != "" && s.InView() > 1 {
+		paragraph(&b, "data", text)
+	}
 	if s.Stuck != "" {
 		paragraph(&b, "stuck", s.Stuck)
 	}

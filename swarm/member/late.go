@@ -72,7 +72,16 @@ func (c *Core) overdue() bool {
 	if len(late) == 0 {
 		return false
 	}
-	return c.st.Lates > 0 && c.expel(late[0]) || c.passOver(late)
+	return c.st.Lates > 0 && !c.lacksData(late[0]) && c.expel(late[0]) || c.passOver(late)
+}
+
+// lacksData says whether a rank still waits for its samples. Others may lack them as well: to remove it helps nobody.
+func (c *Core) lacksData(rank int) bool {
+	w := c.waits
+	if p := c.peers[c.st.ViewIDs[rank]]; p != nil {
+		w = p.waits
+	}
+	return w.fence == c.st.Fence && w.phase == "data"
 }
 
 // late are the ranks at fault for the current attempt's delay, the worst first; on ties one that doesn't vote, then the

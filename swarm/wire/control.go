@@ -88,9 +88,10 @@ type Offer struct {
 	Backend     string `cbor:"4,keyasint,omitempty"`
 	Fingerprint string `cbor:"5,keyasint,omitempty"` // of the kernels
 	ModelHash   string `cbor:"6,keyasint,omitempty"`
-	Version     string `cbor:"7,keyasint,omitempty"` // of the program
-	Out         bool   `cbor:"8,keyasint,omitempty"` // wants the final parameters
-	Late        bool   `cbor:"9,keyasint,omitempty"` // lacks the state that the run begins with: it is not in the first view
+	Version     string `cbor:"7,keyasint,omitempty"`  // of the program
+	Out         bool   `cbor:"8,keyasint,omitempty"`  // wants the final parameters
+	Late        bool   `cbor:"9,keyasint,omitempty"`  // lacks the state that the run begins with: it is not in the first view
+	Data        bool   `cbor:"10,keyasint,omitempty"` // has all of the run's data files
 }
 
 // ErrTooLong is returned for a message, or a part of one, beyond its cap.
