@@ -266,6 +266,9 @@ func (n *Node) readMember(hello *wire.Control, conn net.Conn) error {
 	}
 	r := bufio.NewReader(countingReader{conn, n})
 	_, carried := conn.(carriedHere)
+	if !carried {
+		n.met(hello.From, false)
+	}
 	for {
 		if err := conn.SetReadDeadline(time.Now().Add(idleTimeout)); err != nil {
 			return err
@@ -276,7 +279,7 @@ func (n *Node) readMember(hello *wire.Control, conn net.Conn) error {
 		}
 		if carried { // and in use
 			carried = false
-			n.avoided(hello.From)
+			n.met(hello.From, true)
 		}
 		if m.Kind < wire.ControlRaft {
 			return fmt.Errorf("message of kind %d on a member's stream", m.Kind)

@@ -35,7 +35,9 @@ type controlLink struct {
 	conn    net.Conn // nil while there is none
 	queue   [][]byte // encoded
 	bytes   int
-	seeking bool          // a better way than conn
+	since   time.Time     // when conn was opened, or the last look for a better way ended
+	seeking bool          // one is under way
+	due     bool          // one is to be begun
 	silent  bool          // conn was given up because nothing is heard through it
 	instead net.Conn      // what takes its place then, if there is something
 	ending  bool          // send what is queued, then end
@@ -192,7 +194,7 @@ func (l *controlLink) attach(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, carried := conn.(*carriedConn)
-	l.conn = conn
+	l.conn, l.since = conn, time.Now()
 	l.up.Store(conn != nil && !carried)
 }
 

@@ -9,43 +9,59 @@ import (
 	"shoal/swarm/wire"
 )
 
-// doubt has a member look for a better way when its stream may be broken without a word, as where a cable was pulled:
-// nothing is reset then, and nothing arrives.
-func (l *controlLink) doubt() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.seeking || l.conn == nil || l.ending {
-		return
+const (
+	seekPause     = 500 * time.Millisecond // a stream's least age, and the least time after the last try, before a better way is sought
+	straightEvery = 50                     // ticks between two looks at what is carried
+)
+
+// look has members look for better ways: where nothing is heard, and now and then where a stream is carried. It runs in the
+// loop, once a tick.
+func (n *Node) look() {
+	n.ticks++
+	for id, l := range n.links {
+		l.look(n.core.Quiet(id), n.ticks%straightEvery == 0 && !l.up.Load())
 	}
-	l.seeking = true
-	conn := l.conn
-	l.n.tasks.Go(func() { l.seek(conn) })
 }
 
-// seek replaces the stream conn by a better one if there is one. A carried stream is just opened again.
-func (l *controlLink) seek(conn net.Conn) {
-	var better net.Conn
-	var err error
-	_, carried := conn.(*carriedConn)
-	if !carried {
-		better, err = l.detour(l.n.ctx)
-	}
+// look seeks a better way than the stream there is, if it is quiet or there is another occasion. Quiet: it may be broken
+// without a word, as where a cable was pulled: nothing is reset then, and nothing arrives.
+func (l *controlLink) look(quiet, occasion bool) {
 	l.mu.Lock()
-	l.seeking = false
-	replace := err == nil && l.conn == conn
+	defer l.mu.Unlock()
+	if !quiet && !occasion && !l.due || l.seeking || l.conn == nil || l.ending || time.Since(l.since) < seekPause {
+		return
+	}
+	l.seeking, l.due = true, false
+	conn := l.conn
+	l.n.tasks.Go(func() { l.seek(conn, quiet) })
+}
+
+// seek replaces the stream conn by a better one if there is one.
+func (l *controlLink) seek(conn net.Conn, quiet bool) {
+	_, carried := conn.(*carriedConn)
+	way := l.detour
+	if carried {
+		way = l.straight
+	}
+	better, err := way(l.n.ctx)
+
+	l.mu.Lock()
+	l.seeking, l.since = false, time.Now()
+	replace := l.conn == conn && (err == nil || carried && quiet) // of several carriers another one may do
 	if replace {
 		l.silent, l.instead = true, better
 	}
 	l.mu.Unlock()
 	switch {
-	case replace:
-		if !carried {
-			l.n.cfg.Log.Info("the path to a peer is silent, and another member reaches it", "peer", l.to.Peer)
-			l.n.cfg.Transport.Drop(l.to.Peer)
-		}
-		conn.Close()
-	case better != nil:
+	case !replace && better != nil:
 		better.Close()
+	case replace && carried:
+		l.n.exchange.straighten(l.to.ID)
+		conn.Close()
+	case replace:
+		l.n.cfg.Log.Info("the path to a peer is silent, and another member reaches it", "peer", l.to.Peer)
+		l.n.cfg.Transport.Drop(l.to.Peer)
+		conn.Close()
 	}
 }
 
@@ -72,13 +88,7 @@ func (l *controlLink) wasSilent() bool {
 func (l *controlLink) detour(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	direct := l.n.race(ctx, func() (net.Conn, error) {
-		conn, err := l.n.cfg.Transport.Open(ctx, l.to.Peer, l.to.Addrs, wire.ControlProtocol)
-		if err != nil {
-			return nil, err
-		}
-		return l.greet(ctx, conn)
-	})
+	direct := l.n.race(ctx, func() (net.Conn, error) { return l.straight(ctx) })
 	conn, err := l.n.openCarried(ctx, l.target(), wire.ControlProtocol)
 	if err == nil {
 		conn, err = l.greet(ctx, conn)
@@ -100,15 +110,28 @@ func (l *controlLink) detour(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
+// straight is a stream that nobody carries.
+func (l *controlLink) straight(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, controlDial)
+	defer cancel()
+	conn, err := l.n.cfg.Transport.Open(ctx, l.to.Peer, l.to.Addrs, wire.ControlProtocol)
+	if err != nil {
+		return nil, err
+	}
+	return l.greet(ctx, conn)
+}
+
 // carriedHere is a stream that a third member has carried to this one.
 type carriedHere struct{ net.Conn }
 
-// avoided takes in that a member has its control messages carried here: it doesn't reach this one, which had better see
-// whether it still reaches that member.
-func (n *Node) avoided(id uint64) {
+// met takes in that a member has opened a control stream, or has it carried here. If one's own stream to that member goes
+// the other way, the next tick looks whether it still should.
+func (n *Node) met(id uint64, carried bool) {
 	n.call(func() {
-		if l := n.links[id]; l != nil && l.up.Load() {
-			l.doubt()
+		if l := n.links[id]; l != nil && l.up.Load() == carried {
+			l.mu.Lock()
+			l.due = true
+			l.mu.Unlock()
 		}
 	})
 }

@@ -120,6 +120,23 @@ func (x *exchange) setGeneration(g uint64) {
 	x.change.Broadcast()
 }
 
+// straighten resets the data streams to a member that others carry: they are opened again, directly if that works.
+func (x *exchange) straighten(id uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l := x.links[id]
+	if l == nil || x.closed {
+		return
+	}
+	var carried []net.Conn
+	for _, o := range l.out {
+		if c, ok := o.conn.(*carriedConn); ok {
+			carried = append(carried, c)
+		}
+	}
+	x.closeLater(carried)
+}
+
 // heard lists the members from whom data has arrived since it was last called.
 func (x *exchange) heard() (ids []uint64) {
 	x.mu.Lock()

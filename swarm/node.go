@@ -124,6 +124,7 @@ type Node struct {
 	joins  map[uint64]chan joinAnswer // the loop's: admissions that the log hasn't decided
 	stuck  string                     // the loop's: why the run can't go on, or ""
 	ballot ballot                     // the loop's: see Recover
+	ticks  uint64                     // the loop's
 
 	inbox      chan *wire.Control // from members, From checked
 	calls      chan func()        // to run in the loop

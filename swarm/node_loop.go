@@ -57,11 +57,7 @@ func (n *Node) tick(since time.Duration) {
 	fence, ids := n.exchange.waiting(doing.reducing())
 	n.core.SetWaiting(fence, doing.name, doing.unit, ids)
 	n.core.Tick()
-	for id, l := range n.links {
-		if n.core.Quiet(id) {
-			l.doubt()
-		}
-	}
+	n.look()
 }
 
 // reducing is the unit for whose gradients the caller waits, or -1.
