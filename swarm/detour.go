@@ -11,6 +11,7 @@ import (
 
 const (
 	seekPause     = 500 * time.Millisecond // a stream's least age, and the least time after the last try, before a better way is sought
+	straightDial  = time.Second            // for the direct way, where there is another one
 	straightEvery = 50                     // ticks between two looks at what is carried
 )
 
@@ -52,6 +53,9 @@ func (l *controlLink) seek(conn net.Conn, quiet bool) {
 		l.silent, l.instead = true, better
 	}
 	l.mu.Unlock()
+	if carried && err != nil { // what there may be of direct streams for data is dead, too
+		l.n.cfg.Transport.Drop(l.to.Peer)
+	}
 	switch {
 	case !replace && better != nil:
 		better.Close()
@@ -112,7 +116,7 @@ func (l *controlLink) detour(ctx context.Context) (net.Conn, error) {
 
 // straight is a stream that nobody carries.
 func (l *controlLink) straight(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, controlDial)
+	ctx, cancel := context.WithTimeout(ctx, straightDial)
 	defer cancel()
 	conn, err := l.n.cfg.Transport.Open(ctx, l.to.Peer, l.to.Addrs, wire.ControlProtocol)
 	if err != nil {
@@ -124,11 +128,11 @@ func (l *controlLink) straight(ctx context.Context) (net.Conn, error) {
 // carriedHere is a stream that a third member has carried to this one.
 type carriedHere struct{ net.Conn }
 
-// met takes in that a member has opened a control stream, or has it carried here. If one's own stream to that member goes
-// the other way, the next tick looks whether it still should.
+// met takes in that a member has opened a control stream, or has it carried here. If one's own stream to that member is
+// carried, the next tick looks whether it still should be; if that member's is, whether there is a direct path at all.
 func (n *Node) met(id uint64, carried bool) {
 	n.call(func() {
-		if l := n.links[id]; l != nil && l.up.Load() == carried {
+		if l := n.links[id]; l != nil && (carried || !l.up.Load()) {
 			l.mu.Lock()
 			l.due = true
 			l.mu.Unlock()
