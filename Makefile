@@ -1,7 +1,8 @@
 # make test   everything that CI does, and before it what a fresh Debian machine lacks
 # make build  the program, as build/shoal
 # make gen    writes generated files anew
-# make long   the tests that take minutes: the default run, memory of 64 million parameters, many simultaneous starts
+# make long   the tests that take minutes: the default run, memory of 64 million parameters, many simultaneous starts, deaths
+#             of any two of five, networks that are cut for long
 # make dist   archives of the program for linux, darwin and windows, in build/dist
 # make compare   trains one run in each way to share it out, in a minute, and writes docs/strategies.md
 # make faults    kills and stops peers at every point of a step, in half an hour, and writes the tables of docs/faults.md
@@ -44,7 +45,7 @@ dist:
 	go run ./scripts/dist
 
 long:
-	go test -count=1 ./cmd/shoal -run 'TestDefaultRun|TestMemoryOf64Million|TestEightStartAtOnce' -long -v -timeout 30m
+	go test -count=1 ./cmd/shoal -run 'TestDefaultRun|TestMemoryOf64Million|TestEightStartAtOnce|Killed|TestBrokenPath|TestUnplugged|TestStoppedForLong' -long -v -timeout 30m
 
 # Ways to share out a run, compared: the tables and the plot of docs/strategies.md.
 compare: build
@@ -114,4 +115,4 @@ check-testnet: build
 
 # Last, so that its lines are the last ones that one sees.
 check-unit:
-	$(call step,tests,go test -race -shuffle=on ./...)
+	$(call step,tests,go test -race -shuffle=on -timeout 15m ./...)
