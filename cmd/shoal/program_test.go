@@ -22,14 +22,12 @@ func (p *program) name(t *testing.T) string {
 	return strings.TrimSpace(strings.TrimPrefix(p.line(t, "this is peer "), "this is peer "))
 }
 
-// lost waits until the program has said of all these peers that they were lost.
-func (p *program) lost(t *testing.T, names ...string) {
+// lost waits until the program says that a peer was lost.
+func (p *program) lost(t *testing.T, name string) {
 	t.Helper()
-	missing := slices.Clone(names)
-	for len(missing) > 0 {
-		line := p.says(t, " lost")
-		missing = slices.DeleteFunc(missing, func(name string) bool { return strings.Contains(line, name+" (rank ") })
-	}
+	p.find(t, "tells that "+name+" was lost", func(line string) bool {
+		return strings.Contains(line, name+" (rank ") && strings.Contains(line, " lost")
+	})
 }
 
 // status is what `shoal status` tells of the program, where that one runs.

@@ -92,7 +92,7 @@ func (p *program) report(t *testing.T) *shoal.Report {
 func TestEightStartAtOnce(t *testing.T) {
 	times := 2
 	if *long {
-		times = 20
+		times = 50
 	}
 	for i := range times {
 		startAll(t, 1, 8)[0].end(t, 8)

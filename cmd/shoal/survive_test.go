@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"shoal"
 	"shoal/testnet"
 )
 
@@ -93,6 +94,44 @@ func TestStoppedPeer(t *testing.T) {
 	up.says(t, name+" joined")
 	victim.line(t, "step ")
 	other.line(t, "step ")
+}
+
+// A peer that is stopped for half a minute was taken out long ago. When it goes on, none of what it sends is taken, since
+// the others read nothing from strangers; they tell it so, and it joins again as a newcomer. Nobody ends with other bits.
+func TestStoppedForLong(t *testing.T) {
+	needLong(t)
+	const away = 30 * time.Second
+	run, hash, slow := paced(t, 3, 50*time.Second)
+	ownCache(t)
+	up := startProgram(t, "up", writeRun(t, run), "--peers", "3", "--listen", "127.0.0.1:0", "--verbose", slow)
+	link := up.line(t, "shoal:")
+	other := startProgram(t, "join", link, "--listen", "127.0.0.1:0", slow)
+	victim := startProgram(t, "join", link, "--listen", "127.0.0.1:0", slow)
+	name := victim.name(t)
+	id := victim.safe(t, 1).Peer
+	victim.cmd.Process.Signal(syscall.SIGSTOP)
+	back := time.After(away)
+	up.lost(t, name)
+	at := up.after(t, 5)
+	<-back
+	victim.cmd.Process.Signal(syscall.SIGCONT)
+	victim.says(t, "joining again as a newcomer")
+	s := up.until(t, "it is in the view again", func(s *shoal.Status) bool { return s.InView() == 3 })
+	old, now := memberOf(at, id), memberOf(s, id)
+	if old != nil || now == nil {
+		t.Errorf("while it was stopped it was member %+v, now it is %+v", old, now)
+	}
+	ends(t, hash, up, other, victim)
+}
+
+// memberOf is the member with a peer id, or nil.
+func memberOf(s *shoal.Status, id string) any {
+	for _, m := range s.Members {
+		if m.Peer == id && m.Rank >= 0 {
+			return m
+		}
+	}
+	return nil
 }
 
 // With two daemons one keeps the log. When it dies the other waits and says so, and goes on once it is told to.
