@@ -150,6 +150,9 @@ func (h *Host) open(ctx context.Context, id peer.ID, addrs []ma.Multiaddr, proto
 	if err != nil {
 		return nil, dialError(ctx, id, h.host.Peerstore().Addrs(id), err)
 	}
+	if ctx.Err() != nil { // yamux keeps a stream for ever that is opened with such a context
+		return nil, fmt.Errorf("open stream to peer %s: %w", short(id), context.Cause(ctx))
+	}
 	s, err := conn.NewStream(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("open stream to peer %s: %w", short(id), singleLine{err})

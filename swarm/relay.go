@@ -60,6 +60,7 @@ func (n *Node) open(ctx context.Context, to exchangeMember, protocol string) (ne
 		case <-failed:
 		case <-timer.C:
 		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
 		return n.openCarried(ctx, to, protocol)
 	})
