@@ -103,7 +103,7 @@ func TestStoppedForLong(t *testing.T) {
 	const away = 30 * time.Second
 	run, hash, slow := paced(t, 3, 50*time.Second)
 	ownCache(t)
-	up := startProgram(t, "up", writeRun(t, run), "--peers", "3", "--listen", "127.0.0.1:0", "--verbose", slow)
+	up := startProgram(t, "up", writeRun(t, run), "--peers", "3", "--listen", "127.0.0.1:0", slow)
 	link := up.line(t, "shoal:")
 	other := startProgram(t, "join", link, "--listen", "127.0.0.1:0", slow)
 	victim := startProgram(t, "join", link, "--listen", "127.0.0.1:0", slow)
