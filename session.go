@@ -48,7 +48,7 @@ func (m *member) open(ctx context.Context) (start entry, err error) {
 	start.Contacts = []swarm.Contact{contact}
 	b, err := swarm.Describe(ctx, m.transport(), contact, m.link.Run, m.link.Secret)
 	if errors.Is(err, peer.ErrUnreachable) {
-		return start, fmt.Errorf("%w: is the run over, or a firewall in between?", err)
+		return start, fmt.Errorf("%w: is the run over, or a firewall in between? Any other peer of the run will do: its link, or shoal join %s --via HOST:PORT", err, m.link.Invitation())
 	}
 	if err != nil {
 		return start, err

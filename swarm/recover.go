@@ -166,9 +166,10 @@ func (n *Node) answerAdopt(m *wire.Control) *wire.Control {
 	return answer
 }
 
-// goesOn says why this member's log needs no new beginning, or "". It runs in the loop.
+// goesOn says why this member's log needs no new beginning, or "". A leader that was stopped stays one for who follows it;
+// so it counts only while it is heard. It runs in the loop.
 func (n *Node) goesOn() string {
-	if n.core.Leader() != 0 {
+	if n.core.Leader() != 0 && n.stuck == "" && !n.core.CutOff() {
 		return "the run isn't stuck"
 	}
 	return ""

@@ -81,7 +81,23 @@ func launch(ctx context.Context, cfg Config, drive func(context.Context, *networ
 		}
 		r.Faults = n.results(r.ResumedStep+1, r.Steps, want)
 	}
-	return r, errors.Join(n.late, n.missed())
+	return r, errors.Join(n.late, n.missed(), cfg.written())
+}
+
+// written says that the trained model is missing, which the first peer writes: it may have gone before the end.
+func (c *Config) written() error {
+	if c.Out == "" {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(c.Out, "config.json")); err == nil {
+		return nil
+	}
+	if parts, err := filepath.Glob(filepath.Join(c.Out, "model.safetensors.part*")); err == nil { // of a killed process
+		for _, part := range parts {
+			os.Remove(part)
+		}
+	}
+	return fmt.Errorf("testnet: the trained model was not written to %s: peer 1, which was to do it, was gone before the end", c.Out)
 }
 
 // prepare fills in what is left out, and writes the run file for the first peer.

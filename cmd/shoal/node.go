@@ -223,7 +223,8 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 		}
 	}
 	cfg.OnLink = func(link string) {
-		if cfg.RunFile == nil { // whoever started the run has shown one
+		if cfg.RunFile == nil { // whoever started the run has shown one, but may be gone when others come
+			d.Line("through this peer, others: shoal join %s", link)
 			return
 		}
 		d.Link(link, append(otherWays(link, cfg.LAN), self)...)

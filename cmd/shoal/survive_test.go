@@ -136,6 +136,13 @@ func memberOf(s *shoal.Status, id string) any {
 
 // With two daemons one keeps the log. When it dies the other waits and says so, and goes on once it is told to.
 func TestRecover(t *testing.T) {
+	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
+		t.Run(name, func(t *testing.T) { recovers(t, signal) })
+	}
+}
+
+// recovers has the survivor of two go on without the other, who got a signal.
+func recovers(t *testing.T, signal syscall.Signal) {
 	const steps = 1200
 	hash := undisturbed(t, steps)
 	t.Setenv("HOME", t.TempDir())
@@ -143,7 +150,7 @@ func TestRecover(t *testing.T) {
 	up := startProgram(t, "up", writeRun(t, smallRun(steps)), "--peers", "2", "--listen", "127.0.0.1:0")
 	join := startProgram(t, "join", up.line(t, "shoal:"), "--listen", "127.0.0.1:0")
 	join.line(t, "step ")
-	up.cmd.Process.Kill()
+	up.cmd.Process.Signal(signal)
 	join.says(t, "shoal recover")
 	rescue := startProgram(t, "recover", "--yes", "--pid", strconv.Itoa(join.cmd.Process.Pid))
 	if code := rescue.end(t, patient); code != exitOK {

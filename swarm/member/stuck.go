@@ -29,7 +29,7 @@ func (c *Core) watch() {
 		c.stuck.lacking = c.tick
 	}
 	switch {
-	case c.cutOff():
+	case c.CutOff():
 		c.giveUp()
 		lost = c.lostMembers()
 		reason = c.lostContact(lost, unheld)
@@ -73,9 +73,9 @@ func (c *Core) lostMembers() (list []Member) {
 	return list
 }
 
-// cutOff says whether no leader with a quorum has been seen for too long: nothing can be decided then, also not that
+// CutOff says whether no leader with a quorum has been seen for too long: nothing can be decided then, also not that
 // somebody was lost. Where so many voters are known to be gone that there can't be a quorum, there is less to wait for.
-func (c *Core) cutOff() bool {
+func (c *Core) CutOff() bool {
 	limit := c.cfg.Timing.Stuck
 	if c.quorumDown() {
 		limit = c.cfg.Timing.Down
