@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,9 +58,24 @@ func interrupted(t testing.TB, step int, cfgs []Config) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cfgs[0].Progress = func(p Progress) {
-		if p.Step == step {
-			cancel()
+	var there atomic.Int32
+	for i := range cfgs {
+		gone := make(chan struct{}) // closed once this peer waits no longer for others to take over
+		cfgs[i].OnNotice = func(text string) {
+			if strings.HasPrefix(text, "left the run") {
+				close(gone)
+			}
+		}
+		cfgs[i].Progress = func(p Progress) {
+			if p.Step != step {
+				return
+			}
+			if int(there.Add(1)) == len(cfgs) {
+				cancel()
+			}
+			if len(cfgs) > 1 { // one alone waits for nobody
+				<-gone
+			}
 		}
 	}
 	_, errs := runAll(ctx, cancel, cfgs)
