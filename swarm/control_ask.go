@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"shoal/swarm/wire"
 )
@@ -61,6 +62,16 @@ func (n *Node) answerMember(peer string, m *wire.Control) *wire.Control {
 	return &wire.Control{Kind: wire.ControlAnswer, Body: b}
 }
 
+// askHead is how long a member that is asked has, before the next one is asked as well: one that is stopped breaks no
+// stream, and does not answer.
+const askHead = 500 * time.Millisecond
+
+// told is what one member has answered.
+type told struct {
+	body []byte
+	err  error
+}
+
 // History asks other members of the view, the leader first, what happened in the run before this member came.
 func (n *Node) History(ctx context.Context) ([]byte, error) {
 	if !n.begin() {
@@ -70,20 +81,44 @@ func (n *Node) History(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()
+	left := n.others()
+	answers := make(chan told, len(left)) // so that nobody waits for who has gone on
 	err := errors.New("swarm: there is nobody else to ask")
-	for _, m := range n.others() {
-		var answer *wire.Control
-		if answer, err = n.askMember(ctx, m, n.toMember(wire.ControlHistory, m.ID)); err == nil {
-			if answer.Kind == wire.ControlAnswer {
-				return answer.Body, nil
-			}
-			err = unexpected(answer)
+	head := time.NewTicker(askHead)
+	defer head.Stop()
+	for asked := 0; ; {
+		if len(left) > 0 {
+			m := left[0]
+			left = left[1:]
+			asked++
+			n.tasks.Go(func() { answers <- n.askHistory(ctx, m) })
 		}
-		if ctx.Err() != nil {
-			break
+		if asked == 0 {
+			return nil, err
+		}
+		select {
+		case a := <-answers:
+			if a.err == nil {
+				return a.body, nil
+			}
+			asked--
+			err = a.err
+		case <-head.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
 	}
-	return nil, err
+}
+
+func (n *Node) askHistory(ctx context.Context, m Member) told {
+	answer, err := n.askMember(ctx, m, n.toMember(wire.ControlHistory, m.ID))
+	switch {
+	case err != nil:
+		return told{nil, err}
+	case answer.Kind != wire.ControlAnswer:
+		return told{nil, unexpected(answer)}
+	}
+	return told{answer.Body, nil}
 }
 
 // others lists the other members, the leader first.
