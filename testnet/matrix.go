@@ -76,7 +76,8 @@ const MatrixPeers = 5
 const (
 	matrixMost  = 7   // processes at a time
 	matrixRound = 10  // cells of one run
-	matrixSteps = 250 // for each of them
+	matrixSteps = 120 // for each of them
+	matrixPace  = 5   // peers are slower by this, so that those steps are seconds
 	matrixEvery = 1   // steps from one checkpoint to the next, where there are any
 )
 
@@ -123,7 +124,7 @@ func (m *Matrix) Run(ctx context.Context, cells []Cell) (done []Outcome, err err
 func (m *Matrix) round(ctx context.Context, run *shoal.RunFile, cells []Cell, want string) (done []Outcome, left []Cell, err error) {
 	now := min(matrixRound, len(cells))
 	t := &round{cells: cells[:now]}
-	cfg := Config{RunFile: run, Peers: MatrixPeers, Program: m.Program, Kernel: m.Kernel, Verbose: m.Verbose}
+	cfg := Config{RunFile: run, Peers: MatrixPeers, Program: m.Program, Kernel: m.Kernel, Verbose: m.Verbose, pace: matrixPace}
 	if cells[0].Phase == "checkpoint" {
 		saving := *run
 		saving.Checkpoint.Every = matrixEvery

@@ -26,6 +26,7 @@ func run() error {
 	program := flag.String("program", "build/shoal", "the `file` of the program whose processes are the peers")
 	page := flag.String("page", "docs/faults.md", "the `file` that gets the table, or - for none")
 	only := flag.String("only", "", "`text` that the cells to try must contain, as in \"kill leader\"")
+	verbose := flag.String("log", "", "`file` for what the peers log (default: none)")
 	limit := flag.Duration("limit", 45*time.Minute, "give up after this `time`")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -40,6 +41,14 @@ func run() error {
 	m := &testnet.Matrix{Program: *program, OnCell: func(o testnet.Outcome) {
 		fmt.Printf("%6.0f s  %-28s next commit %5d ms  %s\n", time.Since(begin).Seconds(), o.Cell, o.Next.Milliseconds(), o.Problem)
 	}}
+	if *verbose != "" {
+		f, err := os.Create(*verbose)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		m.Verbose = f
+	}
 	done, err := m.Run(ctx, cells)
 	if err != nil {
 		return err
