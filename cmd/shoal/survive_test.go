@@ -101,7 +101,7 @@ func TestStoppedPeer(t *testing.T) {
 func TestStoppedForLong(t *testing.T) {
 	needLong(t)
 	const away = 30 * time.Second
-	run, hash, slow := paced(t, 3, 50*time.Second)
+	run, hash, slow := paced(t, 3, 40*time.Second)
 	ownCache(t)
 	up := startProgram(t, "up", writeRun(t, run), "--peers", "3", "--listen", "127.0.0.1:0", slow)
 	link := up.line(t, "shoal:")
