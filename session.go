@@ -165,10 +165,13 @@ func (m *member) enter(ctx context.Context, start entry) (err error) {
 	if err := m.beFound(ctx, m.link); err != nil {
 		return err
 	}
-	if m.cfg.OnLink != nil {
-		own := m.link
-		own.Peer, own.Addrs = m.host.Self(), m.host.Addrs()
+	own := m.link
+	own.Peer, own.Addrs = m.host.Self(), m.host.Addrs()
+	if m.cfg.OnLink != nil && !m.cfg.joins() {
 		m.cfg.OnLink(own.String())
+	}
+	if m.cfg.OnOwnLink != nil {
+		m.cfg.OnOwnLink(own.String())
 	}
 	return nil
 }

@@ -89,8 +89,11 @@ type Config struct {
 
 	// OnSelf is called once, with this peer's id, before it talks to anybody.
 	OnSelf func(peerID string)
-	// OnLink is called once the run can be joined by way of this peer, with the link for others.
+	// OnLink is called once the run can be joined, with the link for others, on the peer that starts it.
 	OnLink func(link string)
+	// OnOwnLink is called on every peer once the run can be joined by way of it, with the link for that: whoever started the
+	// run may be gone when others come.
+	OnOwnLink func(link string)
 	// OnNotice is called with each line that a user should read: that a run is being looked for, and what was found instead;
 	// that the result depends on the peers (precision.reduce: fp32 or bf16); what a run goes on from; that a checkpoint
 	// could not be saved. It may be called at any time before Run returns, once at a time.

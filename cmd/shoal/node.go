@@ -222,11 +222,10 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 			d.Line("%s", self)
 		}
 	}
+	if cfg.RunFile == nil {
+		cfg.OnOwnLink = func(link string) { d.Line("others can join through this peer, too: shoal join %s", link) }
+	}
 	cfg.OnLink = func(link string) {
-		if cfg.RunFile == nil { // whoever started the run has shown one, but may be gone when others come
-			d.Line("through this peer, others: shoal join %s", link)
-			return
-		}
 		d.Link(link, append(otherWays(link, cfg.LAN), self)...)
 		if cfg.Peers > 1 && len(cfg.Listen)+len(cfg.Announce) == 0 && !reachable(link) {
 			fmt.Fprintln(a.stderr, "shoal: this machine has no network address that others can reach: only processes on this machine can join")

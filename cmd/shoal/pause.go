@@ -45,7 +45,7 @@ func (a *app) child(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 			os.Exit(exitInterrupted)
 		}
 	}()
-	cfg.OnSelf, cfg.OnLink, cfg.OnWait, cfg.Progress, cfg.OnNotice = e.Self, e.Link, e.Wait, e.Progress, e.Notice
+	cfg.OnSelf, cfg.OnOwnLink, cfg.OnWait, cfg.Progress, cfg.OnNotice = e.Self, e.Link, e.Wait, e.Progress, e.Notice
 	cfg.OnLive = l.begin
 	end, err := observe(&cfg, n.metrics)
 	if err != nil {
