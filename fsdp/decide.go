@@ -266,40 +266,52 @@ func (d *Decider) sum(step int, members []ready) (*ready, error) {
 }
 
 // work is what a microbatch costs each member, from what it has cost: a quarter of what is new counts, all of it when the
-// cost has more than doubled or halved, but then a moment's trouble counts as four times the cost at most. Who computed none
-// keeps its cost; who got none since it was late is taken for too slow to get any but trials. Where a sum depends on who
-// computes what, only that counts.
+// cost has more than doubled or halved. But a moment's trouble, also the first one's, counts as four times the cost at most,
+// unless it comes in a trial, since then there was trouble before. Who computed none keeps its cost; who got none since it
+// was late is taken for too slow to get any but trials. Where a sum depends on who computes what, only that counts.
 func (d *Decider) work(step int, old []int64, members []ready) []int64 {
-	next := make([]int64, len(members))
-	slowest := int64(1)
+	if len(old) != len(members) {
+		old = make([]int64, len(members))
+	}
+	cost, quickest := make([]int64, len(members)), int64(maxCost)
 	for r := range members {
-		was := int64(0)
-		if len(old) == len(members) {
-			was = min(old[r], maxCost)
+		if cost[r] = min(max(members[r].Cost, 0), maxCost); !d.Hyper.Reduce.Exact() {
+			cost[r] = min(cost[r], 1)
 		}
-		cost := min(max(members[r].Cost, 0), maxCost)
-		if !d.Hyper.Reduce.Exact() {
-			cost = min(cost, 1)
+		for _, c := range []int64{cost[r], old[r]} {
+			if c > 0 {
+				quickest = min(quickest, c)
+			}
+		}
+	}
+	m := 0
+	if step < d.Hyper.Steps {
+		m = len(microbatches(d.BatchSize(step), d.Hyper.Microbatch))
+	}
+	due := deal(step, m, costs(old)) // without trials
+	next, slowest := make([]int64, len(members)), int64(1)
+	for r, c := range cost {
+		was := min(old[r], maxCost)
+		if was == 0 {
+			was = quickest
 		}
 		switch {
-		case cost > 0 && was <= 0:
-			next[r] = cost
-		case cost > 2*was && was > 0:
-			next[r] = min(cost, 4*was)
-		case cost > 0 && 2*cost < was:
-			next[r] = cost
-		case cost > 0:
-			next[r] = max(1, (3*was+cost)/4)
-		case was > 0:
-			next[r] = was
-		case was < 0:
-			next[r] = NoWork
+		case c == 0:
+			next[r] = max(old[r], NoWork)
+		case was < 0 || due[r] == 0 || 2*c < was:
+			next[r] = c
+		case c > 2*was:
+			next[r] = min(c, 4*was)
+		case old[r] == 0:
+			next[r] = c
+		default:
+			next[r] = max(1, (3*was+c)/4)
 		}
 		slowest = max(slowest, next[r])
 	}
 	for r := range next {
 		if next[r] == NoWork {
-			next[r] = min(maxCost, slowest*int64(1+len(microbatches(d.BatchSize(step), d.Hyper.Microbatch))))
+			next[r] = min(maxCost, slowest*int64(1+m))
 		}
 	}
 	return next
