@@ -17,7 +17,8 @@
 // dials it and sends (control_link.go), each incoming stream one that reads (control.go). Close ends and awaits them all.
 //
 // When a member dies, the log ends the attempt by a view without it, and the same step goes on among the others. Only
-// control streams decide that: a broken data stream is opened again, if need be by way of a third member (relay.go). A
+// control streams decide that: a broken data stream is opened again, if need be by way of a third member (relay.go), also
+// where a path has broken without a word (detour.go). A
 // member that can't go on with an attempt says nothing, and waits for what the log makes of it. Where the log itself can't
 // go on, for lack of a majority, it waits, until that is back or Recover begins it anew (recover.go).
 //
