@@ -14,7 +14,7 @@ import (
 	"shoal/peer"
 )
 
-var aborts = flag.Int("aborts", 60, "how many attempts TestAbortedAttempts has peers abort by their death")
+var aborts = flag.Int("aborts", 30, "how many attempts TestAbortedAttempts has peers abort by their death")
 
 // use is what this process uses.
 type use struct {
