@@ -134,7 +134,7 @@ func freeAddress(t *testing.T) string {
 
 // When the peer that started the run is gone, whoever knows the address of another one joins through that.
 func TestJoinWithoutTheCreator(t *testing.T) {
-	const steps = 1200
+	const steps = 5000 // seconds on any machine: who comes late must find it under way
 	hash := undisturbed(t, steps)
 	ownCache(t)
 	up := startProgram(t, "up", writeRun(t, smallRun(steps)), "--peers", "3", "--listen", "127.0.0.1:0", "--cores", "1")
