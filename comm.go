@@ -25,8 +25,8 @@ func (c *comm) Begin(ctx context.Context, fence uint64, sink fsdp.Sink) (context
 	return until, err
 }
 
-func (c *comm) AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait, given func() error) {
-	return c.node.AllGather(ctx, tag, width, mine, parts)
+func (c *comm) AllGather(ctx context.Context, tag uint32, width int, mine []byte, takes []bool, parts [][]byte) (wait, given func() error) {
+	return c.node.AllGather(ctx, tag, width, mine, takes, parts)
 }
 
 func (c *comm) Give(ctx context.Context, kind fsdp.Kind, tag uint32, parts [][]byte, count int) (wait func() error) {

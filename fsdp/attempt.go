@@ -17,6 +17,7 @@ type attempt struct {
 	cancel context.CancelCauseFunc
 	stop   func() bool // stops waiting for the attempt's end
 	want   int         // microbatches of the step
+	takes  []bool      // by rank: who computes in the current walk, and so takes what is gathered for it
 	units  []arrival
 	fills  []Fill // that have something to do
 

@@ -11,12 +11,13 @@ type Comm interface {
 	// attempt is given to sink. The context that it returns ends as soon as the log holds what ends the attempt.
 	Begin(ctx context.Context, fence uint64, sink Sink) (context.Context, error)
 
-	// AllGather gives mine to every other member and fills parts[r] with what member r gave, for each r but the own
-	// rank (parts[rank] is left alone). Lengths are in bytes and agreed on beforehand; any may be 0. width is the
-	// size of one element. tag names the collective inside its attempt; every member calls AllGather with the same
-	// tags in the same order. It returns at once; wait blocks until all parts are here, which belong to the caller
-	// from then on; given blocks until every other member has mine, which must stay unchanged until then.
-	AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait, given func() error)
+	// AllGather gives mine to every other member that takes[r] (nil: to all) and fills parts[r] with what member r gave, for each r but
+	// the own rank (parts[rank] is left alone). Lengths are in bytes and agreed on beforehand; any may be 0, and all are
+	// for a member that only gives. width is the size of one element. tag names the collective inside its attempt; every
+	// member calls AllGather with the same tags and takes in the same order. It returns at once; wait blocks until all
+	// parts are here, which belong to the caller from then on; given blocks until every other member that takes has mine,
+	// which must stay unchanged until then.
+	AllGather(ctx context.Context, tag uint32, width int, mine []byte, takes []bool, parts [][]byte) (wait, given func() error)
 
 	// Give gives parts[r] (elements of 4 bytes) to member r's sink, for each r but the own rank; empty parts are not sent.
 	// kind and tag say what they are; count is the number of microbatches that are summed in them, at least 1. It returns

@@ -253,6 +253,3 @@ func (e *Engine) at(phase string, unit int) {
 		e.cfg.At(Point{Step: e.step, Phase: phase, Unit: unit})
 	}
 }
-
-// share is this member's part of m microbatches. step only says whose turn it is.
-func (e *Engine) share(step, m int) Share { return Deal(step, m, e.work)[e.rank] }

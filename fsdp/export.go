@@ -36,7 +36,7 @@ func (a *attempt) exportUnit(unit int) error {
 		}
 		a.tag++
 		var wait func() error
-		wait, given = e.cfg.Comm.AllGather(a.ctx, a.tag, 4, parts[e.rank], parts)
+		wait, given = e.cfg.Comm.AllGather(a.ctx, a.tag, 4, parts[e.rank], nil, parts)
 		if err := wait(); err != nil {
 			a.giving = append(a.giving, lent{staging, kernel.Gathered, given})
 			return interrupted{fmt.Errorf("fsdp: gather unit %s for the final model: %w", u.Name, err)}

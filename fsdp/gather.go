@@ -2,6 +2,7 @@ package fsdp
 
 import (
 	"fmt"
+	"slices"
 
 	"shoal/kernel"
 )
@@ -13,14 +14,33 @@ type gathering struct {
 	wait    func() error
 }
 
-// acquire returns when the unit is whole on the device, and sets out for the next one of the plan.
+// share deals m microbatches, and is what this member gets. step only says whose turn it is.
+func (a *attempt) share(step, m int) Share {
+	shares := Deal(step, m, a.e.work)
+	a.takes = make([]bool, len(shares))
+	for r, s := range shares {
+		a.takes[r] = !s.idle()
+	}
+	return shares[a.e.rank]
+}
+
+// acquire returns when the unit is whole on the device, and sets out for the next one of the plan. A member that computes
+// nothing only gives its part.
 func (a *attempt) acquire(plan walk, unit int) error {
 	e := a.e
 	u := e.units[unit]
 	if !u.full.None() {
 		return nil
 	}
+	idle := !a.takes[e.rank]
+	if idle && (a.planned == len(plan.gathers) || plan.gathers[a.planned] != unit) {
+		return nil
+	}
 	e.at(PhaseGather, unit)
+	if idle {
+		a.post(plan)
+		return a.returned(&a.giving, maxGiving)
+	}
 	if a.inflight == nil {
 		a.post(plan)
 	}
@@ -39,7 +59,7 @@ func (a *attempt) acquire(plan walk, unit int) error {
 	a.inflight = nil
 	a.post(plan)
 	u.full = e.dev.Alloc(kernel.Gathered, kernel.F32, u.Len)
-	e.widen(g)
+	a.widen(g)
 	return nil
 }
 
@@ -61,9 +81,16 @@ func (a *attempt) gatherShards(g *gathering) {
 	e := a.e
 	u := e.units[g.unit]
 	width := e.cfg.ParamType.Size()
-	g.staging = e.lend(kernel.Gathered, u.Len*width)
-	parts := e.staged(g.unit, g.staging, width)
-	mine := parts[e.rank]
+	var mine []byte
+	parts := make([][]byte, e.place.Size)
+	if a.takes[e.rank] {
+		g.staging = e.lend(kernel.Gathered, u.Len*width)
+		parts = e.staged(g.unit, g.staging, width)
+		mine = parts[e.rank]
+	} else {
+		g.staging = e.lend(kernel.Gathered, u.own.p.Len*width)
+		mine = g.staging
+	}
 	if e.cfg.ParamType == kernel.BF16 {
 		t := e.dev.Alloc(kernel.Gathered, kernel.BF16, u.own.p.Len)
 		e.dev.ToBF16(t, u.own.p)
@@ -74,7 +101,7 @@ func (a *attempt) gatherShards(g *gathering) {
 	}
 	start := e.now()
 	a.tag++
-	wait, given := e.cfg.Comm.AllGather(a.ctx, a.tag, width, mine, parts)
+	wait, given := e.cfg.Comm.AllGather(a.ctx, a.tag, width, mine, a.takes, parts)
 	g.wait = e.traced(TraceGather, g.unit, start, wait)
 	a.giving = append(a.giving, lent{g.staging, kernel.Gathered, given})
 }
@@ -90,7 +117,8 @@ func (e *Engine) staged(unit int, staging []byte, width int) [][]byte {
 
 // widen turns what travelled into the float32 that the stages see. Where nothing had to travel, what is held here is
 // rounded the same way.
-func (e *Engine) widen(g *gathering) {
+func (a *attempt) widen(g *gathering) {
+	e := a.e
 	u := e.units[g.unit]
 	t := u.whole
 	if t.None() {
@@ -107,7 +135,7 @@ func (e *Engine) widen(g *gathering) {
 	default:
 		e.assemble(u, func(off, n int, p kernel.Buffer) { e.dev.Copy(t.Slice(off, n), p) })
 	}
-	u.fresh = !u.whole.None()
+	u.fresh = u.fresh || !u.whole.None() && !slices.Contains(a.takes, false)
 	if bf16 {
 		e.dev.FromBF16(u.full, t)
 	} else {
@@ -139,6 +167,8 @@ func (e *Engine) assemble(u *unit, f func(off, n int, p kernel.Buffer)) {
 // drop gives back a gathered unit.
 func (e *Engine) drop(unit int) {
 	u := e.units[unit]
-	e.dev.Free(u.full)
-	u.full = kernel.Buffer{}
+	if !u.full.None() {
+		e.dev.Free(u.full)
+		u.full = kernel.Buffer{}
+	}
 }

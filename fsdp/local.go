@@ -188,7 +188,7 @@ func (c *localComm) attempt() (fence int, view []int, err error) {
 }
 
 // AllGather implements Comm.
-func (c *localComm) AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait, given func() error) {
+func (c *localComm) AllGather(ctx context.Context, tag uint32, width int, mine []byte, takes []bool, parts [][]byte) (wait, given func() error) {
 	m := c.mesh
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -196,6 +196,12 @@ func (c *localComm) AllGather(ctx context.Context, tag uint32, width int, mine [
 	if err != nil {
 		failed := func() error { return err }
 		return failed, failed
+	}
+	takers := 0
+	for r, member := range view {
+		if member != c.member && (takes == nil || takes[r]) {
+			takers++
+		}
 	}
 	s, own := &localShard{data: mine}, localKey{fence, c.member, tag}
 	m.shards[own] = s
@@ -228,7 +234,7 @@ func (c *localComm) AllGather(ctx context.Context, tag uint32, width int, mine [
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		defer delete(m.shards, own)
-		err := m.until(ctx, func() bool { return m.ended(fence) || len(mine) == 0 || s.taken == len(view)-1 })
+		err := m.until(ctx, func() bool { return m.ended(fence) || len(mine) == 0 || s.taken == takers })
 		if err == nil && m.ended(fence) {
 			err = errEnded
 		}

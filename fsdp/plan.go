@@ -8,6 +8,9 @@ import (
 // Share is the microbatches that one member computes in a step: [First, Last) of the global batch's list.
 type Share struct{ First, Last int }
 
+// idle says whether a member computes nothing.
+func (s Share) idle() bool { return s.First == s.Last }
+
 // NoWork, as a cost, says that a member gets no microbatches.
 const NoWork = -1
 

@@ -39,8 +39,11 @@ func (a *attempt) giveBack(unit, n int) error {
 	u := e.units[unit]
 	work := u.work
 	u.work = kernel.Buffer{}
+	if n == 0 {
+		return nil
+	}
 	defer e.dev.Free(work)
-	if n == 0 || u.Trained == 0 {
+	if u.Trained == 0 {
 		return nil
 	}
 	e.at(PhaseReduce, unit)

@@ -82,7 +82,7 @@ func (a *attempt) forwardBackward(said *ready) error {
 	e := a.e
 	order := e.cfg.Order(e.step)
 	list := microbatches(len(order), e.cfg.Hyper.Microbatch)
-	share := e.share(e.step, len(list))
+	share := a.share(e.step, len(list))
 	w, err := e.load(e.cfg.Train, order, list[share.First:share.Last])
 	if err != nil {
 		return err
@@ -138,6 +138,9 @@ func (a *attempt) visit(v visit, w *work, training bool) error {
 		phase, kind = PhaseBackward, TraceBackward
 	}
 	e.at(phase, v.unit)
+	if len(w.batches) == 0 {
+		return a.check()
+	}
 	start := e.now()
 	if v.backward {
 		a.backward(v.stage, w)
@@ -343,7 +346,7 @@ func (a *attempt) evaluate(said *ready) error {
 		per := evalPass(h)
 		for round := 0; round*per < len(list); round++ {
 			part := list[round*per : min(len(list), (round+1)*per)]
-			s := e.share(round, len(part))
+			s := a.share(round, len(part))
 			w, err := e.load(e.cfg.Eval, order, part[s.First:s.Last])
 			if err != nil {
 				return err

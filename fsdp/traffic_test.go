@@ -31,8 +31,8 @@ func (c counting) Begin(ctx context.Context, fence uint64, sink Sink) (context.C
 	return c.Comm.Begin(ctx, fence, countingSink{sink, c})
 }
 
-func (c counting) AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait, given func() error) {
-	inner, given := c.Comm.AllGather(ctx, tag, width, mine, parts)
+func (c counting) AllGather(ctx context.Context, tag uint32, width int, mine []byte, takes []bool, parts [][]byte) (wait, given func() error) {
+	inner, given := c.Comm.AllGather(ctx, tag, width, mine, takes, parts)
 	return func() error {
 		if err := inner(); err != nil {
 			return err

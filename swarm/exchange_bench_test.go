@@ -153,7 +153,7 @@ func benchmarkExchange(b *testing.B, packing codec.Packing) {
 				return err
 			}
 			parts := cut(whole[r])
-			return gathered(x.allGather(b.Context(), 0, 4, parts[r], parts))
+			return gathered(x.allGather(b.Context(), 0, 4, parts[r], nil, parts))
 		})
 	}
 	for r, x := range m.x {

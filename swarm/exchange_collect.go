@@ -115,16 +115,19 @@ func (x *exchange) posting(what string, parts [][]byte) (*attempt, error) {
 	return x.now, nil
 }
 
-// allGather gives mine to every other member and fills parts[r] with what member r gave, for each r but the own rank.
-// Lengths are in bytes and any may be 0; width is the size of one element. tag names the collective inside its attempt;
-// every member posts the same tags in the same order. It returns at once; wait blocks until all parts are here, which
-// belong to the exchange until then; given blocks until all others have mine, which must stay unchanged until then. An
-// error of either means that the attempt has ended.
-func (x *exchange) allGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait, given func() error) {
+// allGather gives mine to every other member r that takes[r] (nil: to all) and fills parts[r] with what member r gave, for each r but
+// the own rank. Lengths are in bytes and any may be 0; width is the size of one element. tag names the collective inside
+// its attempt; every member posts the same tags and takes in the same order. It returns at once; wait blocks until all
+// parts are here, which belong to the exchange until then; given blocks until all others that take have mine, which must
+// stay unchanged until then. An error of either means that the attempt has ended.
+func (x *exchange) allGather(ctx context.Context, tag uint32, width int, mine []byte, takes []bool, parts [][]byte) (wait, given func() error) {
 	what := fmt.Sprintf("all-gather %d", tag)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	a, err := x.posting(what, parts)
+	if err == nil && takes != nil && len(takes) != len(parts) {
+		err = fmt.Errorf("swarm: %s taken by some of %d members, of %d", what, len(takes), len(parts))
+	}
 	if err == nil && a.gathers[tag] != nil {
 		err = fmt.Errorf("swarm: %s of attempt %d was posted twice", what, a.fence)
 	}
@@ -143,7 +146,7 @@ func (x *exchange) allGather(ctx context.Context, tag uint32, width int, mine []
 		if len(parts[r]) > 0 {
 			g.missing++
 		}
-		if len(mine) > 0 {
+		if (takes == nil || takes[r]) && len(mine) > 0 {
 			s.post(&piece{attempt: a, rank: r, head: head, data: mine, width: width, packed: shared})
 		}
 	}

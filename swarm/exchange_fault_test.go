@@ -258,7 +258,7 @@ func TestExchangeProtocolFaults(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				wait, _ := x.allGather(t.Context(), 1, 4, nil, [][]byte{nil, make([]byte, 8)})
+				wait, _ := x.allGather(t.Context(), 1, 4, nil, nil, [][]byte{nil, make([]byte, 8)})
 				hello := wire.Hello{Run: "run", From: 101, To: 100, Class: c.frames[0].Kind.Class()}
 				s := m.byHand(peerName(1), hello)
 				for _, h := range c.frames {
@@ -375,7 +375,7 @@ func TestExchangeUnreachable(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		_, given := m.x[0].allGather(t.Context(), 1, 4, make([]byte, 8), [][]byte{nil, nil})
+		_, given := m.x[0].allGather(t.Context(), 1, 4, make([]byte, 8), nil, [][]byte{nil, nil})
 		err := given()
 		if !errors.Is(err, errInjected) || !strings.Contains(err.Error(), "member 101") {
 			t.Errorf("it ended with %v, want an error that names member 101", err)

@@ -227,7 +227,7 @@ func (m *mesh) post(r int, a *attemptRun) {
 		mine := int32s(l.size(r), func(i int) int32 { return value(a.fence, u, -1, l.cut[r]+i) })
 		copy(parts[r], mine)
 		a.whole = append(a.whole, whole)
-		a.waits = append(a.waits, gathering(m.x[r].allGather(ctx, uint32(u), 4, mine, parts)))
+		a.waits = append(a.waits, gathering(m.x[r].allGather(ctx, uint32(u), 4, mine, nil, parts)))
 		a.kinds = m.kinds
 		for _, kind := range m.kinds {
 			give := make([][]byte, n)

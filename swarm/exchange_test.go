@@ -127,6 +127,45 @@ func TestExchangePackingShrinks(t *testing.T) {
 	})
 }
 
+// TestExchangeOneOnlyGives: the last member takes nothing of an all-gather, and gives its part to the others.
+func TestExchangeOneOnlyGives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 3
+		m := newMesh(t, n, meshConfig{})
+		takes := []bool{true, true, false}
+		var got [n][][]byte
+		var waits []func() error
+		for r, x := range m.x {
+			if _, err := x.begin(t.Context(), 1, m.view, newSumSink(func(int) int { return 0 })); err != nil {
+				t.Fatal(err)
+			}
+			got[r] = make([][]byte, n)
+			for s := range n {
+				if takes[r] && s != r {
+					got[r][s] = make([]byte, 8)
+				}
+			}
+			wait, given := x.allGather(t.Context(), 0, 4, bytes.Repeat([]byte{byte(r + 1)}, 8), takes, got[r])
+			waits = append(waits, wait, given)
+		}
+		for _, wait := range waits {
+			if err := wait(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for r := range n - 1 {
+			for s := range n {
+				if s != r && !bytes.Equal(got[r][s], bytes.Repeat([]byte{byte(s + 1)}, 8)) {
+					t.Errorf("rank %d has %v of rank %d", r, got[r][s], s)
+				}
+			}
+		}
+		if s := m.x[n-1].stats(); s.RawReceived != 0 {
+			t.Errorf("the one that takes nothing received %d bytes of tensors", s.RawReceived)
+		}
+	})
+}
+
 func TestExchangeBeginRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMesh(t, 1, meshConfig{})
@@ -139,7 +178,7 @@ func TestExchangeBeginRefuses(t *testing.T) {
 			}
 		}
 		one := [][]byte{nil}
-		wrong("collective before begin", gathered(x.allGather(t.Context(), 1, 4, nil, one)), "before the first attempt")
+		wrong("collective before begin", gathered(x.allGather(t.Context(), 1, 4, nil, nil, one)), "before the first attempt")
 		begin := func(fence uint64, sink Sink) error {
 			_, err := x.begin(t.Context(), fence, m.view, sink)
 			return err
@@ -150,11 +189,12 @@ func TestExchangeBeginRefuses(t *testing.T) {
 		}
 		wrong("same fence", begin(5, sink), "attempt 5 can't follow attempt 5")
 		wrong("older fence", begin(4, sink), "attempt 4 can't follow attempt 5")
-		wrong("parts", gathered(x.allGather(t.Context(), 1, 4, nil, [][]byte{nil, nil})), "2 parts among 1 members")
-		if err := gathered(x.allGather(t.Context(), 1, 4, nil, one)); err != nil {
+		wrong("parts", gathered(x.allGather(t.Context(), 1, 4, nil, nil, [][]byte{nil, nil})), "2 parts among 1 members")
+		wrong("takes", gathered(x.allGather(t.Context(), 1, 4, nil, []bool{true, true}, one)), "2 members, of 1")
+		if err := gathered(x.allGather(t.Context(), 1, 4, nil, nil, one)); err != nil {
 			t.Error(err)
 		}
-		wrong("tag twice", gathered(x.allGather(t.Context(), 1, 4, nil, one)), "posted twice")
+		wrong("tag twice", gathered(x.allGather(t.Context(), 1, 4, nil, nil, one)), "posted twice")
 		for name, wait := range map[string]func() error{
 			"kind":         x.give(t.Context(), Kind(wire.KindParams), 1, one, 1),
 			"tag":          x.give(t.Context(), State, maxTag, one, 1),
@@ -167,7 +207,7 @@ func TestExchangeBeginRefuses(t *testing.T) {
 		_, err = x.begin(t.Context(), 6, []uint64{100, 55}, sink)
 		wrong("a view with a stranger", err, "member 55")
 		x.close()
-		for _, err := range []error{begin(9, sink), gathered(x.allGather(t.Context(), 2, 4, nil, one)), x.give(t.Context(), Gradient, 2, one, 1)()} {
+		for _, err := range []error{begin(9, sink), gathered(x.allGather(t.Context(), 2, 4, nil, nil, one)), x.give(t.Context(), Gradient, 2, one, 1)()} {
 			if !errors.Is(err, ErrClosed) {
 				t.Errorf("after close: %v", err)
 			}
@@ -307,7 +347,7 @@ func TestExchangeWaitsEnd(t *testing.T) {
 				}
 				part := make([]byte, 32)
 				waits := []func() error{
-					gathering(x.allGather(ctx, 1, 4, make([]byte, 32), [][]byte{nil, part})),
+					gathering(x.allGather(ctx, 1, 4, make([]byte, 32), nil, [][]byte{nil, part})),
 				}
 				for _, kind := range kinds {
 					waits = append(waits, x.give(ctx, kind, 1, [][]byte{nil, part}, 1))

@@ -236,7 +236,7 @@ func TestExchangeCompleteAttempt(t *testing.T) {
 			if _, err := m.x[0].begin(t.Context(), 3, m.view, nothing{}); err != nil {
 				t.Fatal(err)
 			}
-			_, given := m.x[0].allGather(t.Context(), 0, 4, make([]byte, 8), [][]byte{nil, nil})
+			_, given := m.x[0].allGather(t.Context(), 0, 4, make([]byte, 8), nil, [][]byte{nil, nil})
 			m.x[0].advance(4, complete)
 			if err := given(); (err == nil) != complete || err != nil && !errors.Is(err, ErrAttempt) {
 				t.Errorf("complete %v: %v", complete, err)
@@ -271,7 +271,7 @@ func TestExchangeBeginsTooLate(t *testing.T) {
 		if err != nil || !errors.Is(context.Cause(ctx), ErrAttempt) {
 			t.Errorf("%v, context: %v", err, context.Cause(ctx))
 		}
-		if err := gathered(x.allGather(t.Context(), 0, 4, make([]byte, 8), [][]byte{nil, nil})); !errors.Is(err, ErrAttempt) {
+		if err := gathered(x.allGather(t.Context(), 0, 4, make([]byte, 8), nil, [][]byte{nil, nil})); !errors.Is(err, ErrAttempt) {
 			t.Error(err)
 		}
 	})
@@ -331,7 +331,7 @@ func TestExchangeAbortedAttempts(t *testing.T) {
 			}
 		}
 		post := func(r int, x *exchange) {
-			x.allGather(t.Context(), 0, 4, part, got[r][:])
+			x.allGather(t.Context(), 0, 4, part, nil, got[r][:])
 			x.give(t.Context(), State, 0, [][]byte{part, part}, 1)
 			x.give(t.Context(), kinds[fence%2], 0, [][]byte{part[:400], part[:400]}, 1)
 		}

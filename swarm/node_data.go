@@ -52,11 +52,12 @@ func (n *Node) Begin(ctx context.Context, fence uint64, sink Sink) (context.Cont
 	return n.exchange.begin(ctx, fence, ids, sink)
 }
 
-// AllGather gives mine to every other member of the view and fills parts[r] with what member r gave, but for the own
-// rank. width is the size of an element in bytes. All members call it with the same tags in the same order. wait blocks
-// until all parts are here, given until all others have mine, which must stay as it is until then.
-func (n *Node) AllGather(ctx context.Context, tag uint32, width int, mine []byte, parts [][]byte) (wait, given func() error) {
-	return n.exchange.allGather(ctx, tag, width, mine, parts)
+// AllGather gives mine to every other member r of the view that takes[r] (nil: to all) and fills parts[r] with what member r gave, but
+// for the own rank; parts are empty for a member that only gives. width is the size of an element in bytes. All members
+// call it with the same tags and takes in the same order. wait blocks until all parts are here, given until all others
+// that take have mine, which must stay as it is until then.
+func (n *Node) AllGather(ctx context.Context, tag uint32, width int, mine []byte, takes []bool, parts [][]byte) (wait, given func() error) {
+	return n.exchange.allGather(ctx, tag, width, mine, takes, parts)
 }
 
 // Give gives parts[r] (elements of 4 bytes) to member r's sink, but for the own rank; empty parts are not sent. count, at

@@ -276,7 +276,7 @@ func (tr *trainee) attempt(ctx context.Context, v *View) error {
 	forward[(v.Rank+1)%n] = make([]byte, 40)
 	mine := make([]byte, 8*(v.Rank+1))
 	binary.LittleEndian.PutUint64(mine, fence)
-	wait, given := tr.n.AllGather(ctx, 0, 4, mine, parts)
+	wait, given := tr.n.AllGather(ctx, 0, 4, mine, nil, parts)
 	waits := []func() error{wait, given, tr.n.Give(ctx, Gradient, 0, give, 1), tr.n.Give(ctx, Forward, 1, forward, 1)}
 	for _, f := range tr.entry.Fills {
 		if v.Place.Owner[f.Range] == v.Rank {
