@@ -84,6 +84,7 @@ func (p *Pauses) Serve(in io.Reader) {
 			p.points = nil
 			p.mu.Unlock()
 		case "measure":
+			debug.FreeOSMemory() // what was kept for reuse becomes garbage
 			debug.FreeOSMemory()
 			p.events.Standing(p.standing())
 		case "pause":
