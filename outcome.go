@@ -64,7 +64,7 @@ func (m *member) stats(res *fsdp.Result) []byte {
 	meter, wire := m.device.Meter(), m.node.Stats()
 	chunksSent, chunksReceived := m.chunkBytes()
 	b, err := json.Marshal(report.Peer{
-		Rank: m.view.Load().Rank, PeerID: m.host.Self(), Kind: "daemon", Backend: m.device.Name(),
+		Rank: m.view.Load().Rank, PeerID: m.host.Self(), Kind: kind, Backend: m.device.Name(),
 		ParametersOwned: int64(res.Owned), ParameterBytes: res.ParameterBytes, GradientBytes: res.GradientBytes,
 		OptimizerBytes: res.OptimizerBytes, BackupBytes: meter.Live(kernel.Backups),
 		GatheredPeakBytes: meter.Peak(kernel.Gathered), GradientPeakBytes: meter.Peak(kernel.GradientWork) + res.GradientBytes,

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"runtime"
 	"sync/atomic"
 
 	"shoal/fsdp"
 	"shoal/internal/checkpoint"
 	"shoal/internal/report"
-	"shoal/internal/sysinfo"
 	"shoal/kernel"
-	"shoal/kernel/cpu"
 	"shoal/kernel/slow"
 	"shoal/peer"
 	"shoal/swarm"
@@ -90,7 +87,10 @@ func (m *member) prepare(ctx context.Context) error {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Memory == 0 {
-		cfg.Memory = sysinfo.Memory()
+		cfg.Memory = allMemory()
+	}
+	if cfg.Cache == "" {
+		cfg.Cache = cacheByDefault
 	}
 	if cfg.Peers == 0 {
 		cfg.Peers = 1
@@ -146,7 +146,7 @@ func (m *member) prepare(ctx context.Context) error {
 
 // openDevice opens what this peer computes with. One that a membership has cancelled is of no use for the next.
 func (m *member) openDevice() error {
-	d, err := cpu.New(cpu.Config{Threads: m.cfg.Cores, Path: m.cfg.Kernel})
+	d, err := newDevice(&m.cfg)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (m *member) cores() int {
 	if m.cfg.Cores > 0 {
 		return m.cfg.Cores
 	}
-	return runtime.GOMAXPROCS(0)
+	return allCores()
 }
 
 // decide is the leader's part of the training, as the log wants it.

@@ -212,7 +212,7 @@ func (m *member) swarmConfig() swarm.Config {
 		Transport: m.transport(), Log: m.cfg.Log, RunID: m.link.Run, Secret: m.link.Secret,
 		Peers: m.cfg.Peers, OnWait: m.waits, OnStuck: m.stuck, Exact: true, Decide: m.decide(),
 		Packing: m.task.run.Wire.Packing, Timing: timing(mesh.Timing), Backups: m.backups(), Ranges: m.task.ranges(), History: m.history.encode,
-		Offer: swarm.Offer{Kind: "daemon", Weight: m.cfg.Memory >> 20, Cores: m.cores(), Backend: m.device.Name(),
+		Offer: swarm.Offer{Kind: kind, Weight: m.cfg.Memory >> 20, Cores: m.cores(), Backend: m.device.Name(),
 			Fingerprint: m.fingerprint, ModelHash: m.task.fingerprint, Version: version.Version, Out: m.cfg.Out != "", Late: m.missing != nil, Data: m.hasFiles()},
 	}
 	cfg.Timing.LostAfter = int(time.Duration(mesh.LostAfter) * time.Second / swarm.Tick)

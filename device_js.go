@@ -1,0 +1,45 @@
+package shoal
+
+import (
+	"syscall/js"
+
+	"shoal/kernel"
+	"shoal/kernel/cpu"
+)
+
+const (
+	kind           = "browser"
+	cacheByDefault = noCache // there are no files
+
+	// mostMemory is what a tab or a Node process offers by default, in bytes, if the machine has as much.
+	mostMemory = 2 << 30
+)
+
+func newDevice(cfg *Config) (kernel.Device, error) {
+	return cpu.New(cpu.Config{Threads: 1, Path: cfg.Kernel})
+}
+
+// navigator is the browser's; undefined in a Node that has none.
+func navigator(property string) js.Value {
+	n := js.Global().Get("navigator")
+	if n.IsUndefined() {
+		return n
+	}
+	return n.Get(property)
+}
+
+// allCores is what the browser says that the machine has.
+func allCores() int {
+	if n := navigator("hardwareConcurrency"); n.Type() == js.TypeNumber {
+		return max(1, n.Int())
+	}
+	return 1
+}
+
+// allMemory is what the browser says that the machine has, which it rounds, and tells at secure addresses only.
+func allMemory() int64 {
+	if n := navigator("deviceMemory"); n.Type() == js.TypeNumber { // GiB
+		return min(mostMemory, int64(n.Float()*(1<<30)))
+	}
+	return mostMemory
+}
