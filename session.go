@@ -131,7 +131,10 @@ func (m *member) leave(why error, failed <-chan struct{}) {
 	defer timer.Stop()
 	select {
 	case <-m.node.Left():
-		if others {
+		switch {
+		case m.node.Deserted() && others:
+			m.notice("left the run, and so have all others: it is over")
+		case others:
 			m.notice("left the run after %.1f s, which goes on", time.Since(start).Seconds())
 		}
 	case <-m.node.Context().Done():
@@ -154,6 +157,7 @@ func (m *member) enter(ctx context.Context, start entry) (err error) {
 	}
 	again := m.chunks.known.Swap(m.node) != nil
 	if again {
+		m.live.belongs(m)
 		m.live.entered(m.node)
 		return nil
 	}
@@ -214,6 +218,10 @@ func (m *member) swarmConfig() swarm.Config {
 		Packing: m.task.run.Wire.Packing, Timing: timing(mesh.Timing), Backups: m.backups(), Ranges: m.task.ranges(), History: m.history.encode,
 		Offer: swarm.Offer{Kind: kind, Weight: m.cfg.Memory >> 20, Cores: m.cores(), Backend: m.device.Name(),
 			Fingerprint: m.fingerprint, ModelHash: m.task.fingerprint, Version: version.Version, Out: m.cfg.Out != "", Late: m.missing != nil, Data: m.hasFiles()},
+	}
+	cfg.LastResort = "start it again, it keeps no checkpoints (checkpoint.every)"
+	if m.task.run.Checkpoint.Every > 0 {
+		cfg.LastResort = "go on from the last checkpoint with shoal up --resume"
 	}
 	cfg.Timing.LostAfter = int(time.Duration(mesh.LostAfter) * time.Second / swarm.Tick)
 	if warning := m.task.hyper().Reduce.Warning(); warning != "" {

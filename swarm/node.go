@@ -73,6 +73,8 @@ type Config struct {
 	Packing string        // of data: "auto" (default), "on" or "off"
 	Tick    time.Duration // of the log; default Tick
 	Timing  member.Timing // in ticks; default member.LAN()
+	// LastResort is what a user can do once nobody is left who holds some part of the model.
+	LastResort string
 }
 
 // Short is a peer id as people see it, here and in every message of this package.
@@ -143,17 +145,18 @@ type Node struct {
 	doing          atomic.Pointer[phase]
 	sent, received atomic.Int64 // bytes of control streams
 
-	mu      sync.Mutex
-	closed  bool
-	change  chan struct{}                // closed and replaced when anything below changes
-	view    *View                        // the caller's: of the last View or Next
-	entries []Entry                      // not yet returned by View or Next
-	fence   uint64                       // of the attempt that the caller is in
-	done    bool                         // Done was returned or waits in entries
-	away    bool                         // this member has left
-	err     error                        // StoppedError, or why the node can't go on
-	leaving time.Time                    // when Leave was first called
-	conns   map[uint64]map[net.Conn]bool // incoming streams that end with a member, by its id
+	mu       sync.Mutex
+	closed   bool
+	change   chan struct{}                // closed and replaced when anything below changes
+	view     *View                        // the caller's: of the last View or Next
+	entries  []Entry                      // not yet returned by View or Next
+	fence    uint64                       // of the attempt that the caller is in
+	done     bool                         // Done was returned or waits in entries
+	away     bool                         // this member has left
+	deserted bool                         // and nobody stayed
+	err      error                        // StoppedError, or why the node can't go on
+	leaving  time.Time                    // when Leave was first called
+	conns    map[uint64]map[net.Conn]bool // incoming streams that end with a member, by its id
 }
 
 // roster is what the loop tells the other goroutines.
@@ -180,7 +183,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("swarm: Config.Packing: %w", err)
 	}
-	mc := member.Config{Decide: cfg.Decide, Timing: cfg.Timing, Log: cfg.Log}
+	mc := member.Config{Decide: cfg.Decide, Timing: cfg.Timing, LastResort: cfg.LastResort, Log: cfg.Log}
 	if cfg.Contact == nil {
 		mc.ID = newMemberID()
 		self := Member{ID: mc.ID, Peer: cfg.Transport.Self(), Addrs: addrsOf(cfg.Transport), Offer: cfg.Offer}
@@ -383,6 +386,13 @@ func (n *Node) Leave(reason string) {
 
 // Left is closed when this member has left: nothing depends on it any more.
 func (n *Node) Left() <-chan struct{} { return n.left }
+
+// Deserted says that this member has left and that nobody stayed: all others left or ended, too.
+func (n *Node) Deserted() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.deserted
+}
 
 // Close ends this peer's part. If the run is done it waits up to 8 s for the others to know that it is over, so that nobody
 // is missed who should still hear it; before the first view it waits up to 4 s for the others to take note. In a run that

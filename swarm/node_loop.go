@@ -105,7 +105,7 @@ func (n *Node) flush() {
 		closeOnce(n.finished)
 	}
 	if n.core.Left() && closeOnce(n.left) {
-		n.update(func() { n.away = true })
+		n.update(func() { n.away, n.deserted = true, n.core.Deserted() })
 	}
 }
 

@@ -73,6 +73,9 @@ func (n *Node) Recover(ctx context.Context) error {
 	fresh, err := member.Recovered(append(snapshots, own), n.id, append(alive, n.id))
 	if err != nil {
 		n.call(func() { n.withdraw(generation) })
+		if n.cfg.LastResort != "" {
+			err = fmt.Errorf("%w: %s", err, n.cfg.LastResort)
+		}
 		return fmt.Errorf("swarm: recover: %w", err)
 	}
 	if !n.call(func() { err = n.adopt(generation, n.id, fresh) }) {

@@ -184,6 +184,19 @@ func TestTwoCtrlC(t *testing.T) {
 	ends(t, hash, stay...)
 }
 
+// Where all leave at the same time nobody waits for anybody to take over.
+func TestCtrlCOfAll(t *testing.T) {
+	all, _, _ := processesUp(t, 3, smallRun(1_000_000), 0)
+	for _, p := range all {
+		p.cmd.Process.Signal(os.Interrupt)
+	}
+	for i, p := range all {
+		if code := p.end(t, 3*time.Second); code != exitInterrupted || p.stderr.String() != "shoal: interrupted\n" {
+			t.Errorf("peer %d: exit code %d, stderr %q", i, code, p.stderr)
+		}
+	}
+}
+
 // The last one has nobody to hand anything over to.
 func TestCtrlCOfTheLast(t *testing.T) {
 	all, _, _ := processesUp(t, 2, smallRun(1_000_000), 0)

@@ -131,7 +131,10 @@ func (d *display) Wait(have, want int) {
 		d.since = d.now()
 	}
 	text := func() string {
-		if have >= want {
+		if have > want {
+			return fmt.Sprintf("joining %d others", have-1)
+		}
+		if have == want {
 			return fmt.Sprintf("%d of %d peers, starting", have, want)
 		}
 		return fmt.Sprintf("%d of %d peers, waiting %d s", have, want, int(d.now().Sub(d.since).Seconds()))

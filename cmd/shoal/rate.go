@@ -17,6 +17,9 @@ type rate struct {
 }
 
 func (r *rate) add(p shoal.Progress) {
+	if n := len(r.seen); n > 0 && p.Elapsed < r.seen[n-1].Elapsed {
+		r.seen = nil // this peer was away meanwhile
+	}
 	r.seen = append(r.seen, p)
 	drop := 0
 	for drop < len(r.seen)-2 && p.Elapsed-r.seen[drop].Elapsed > rateWindow {

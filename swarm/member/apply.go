@@ -57,13 +57,13 @@ func (c *Core) membersChanged(before []Member, why string) {
 	c.event(Waiting{Have: len(c.st.Members), Want: c.st.Peers})
 }
 
-// checkOut ends this member's part once it is no member any more, or the only one and leaving.
+// checkOut ends this member's part once it is no member any more, or leaving and the only one.
 func (c *Core) checkOut(why string) {
 	if _, ok := c.st.find(c.cfg.ID); !ok {
 		c.gone(c.log.applied, why)
-	} else if c.leaving != "" && len(c.st.Members) == 1 && !c.over {
-		c.depart()
+		return
 	}
+	c.leaveEmpty()
 }
 
 func (c *Core) endDone(index uint64) {

@@ -13,6 +13,9 @@ import (
 	"shoal/swarm/wire"
 )
 
+// lastResort is what the program says where checkpoints are kept.
+const lastResort = "go on from the last checkpoint with shoal up --resume"
+
 // cluster steps several Cores by hand and checks what must hold at any moment. Members do no work: they are
 // ready a tick after an attempt has begun.
 type cluster struct {
@@ -111,7 +114,7 @@ func after(payload []byte) string {
 
 func (s *cluster) open(id uint64, snapshot []byte) *Core {
 	s.t.Helper()
-	cfg := Config{ID: id, Snapshot: snapshot, Decide: s.decide}
+	cfg := Config{ID: id, Snapshot: snapshot, Decide: s.decide, LastResort: lastResort}
 	if snapshot == nil {
 		cfg.Genesis = Genesis{Self: s.person(id), Peers: s.peers, Run: []byte("run"), Ranges: s.ranges, Backups: s.backups}
 	}

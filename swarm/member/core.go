@@ -28,6 +28,9 @@ type Config struct {
 	// its arguments alone.
 	Decide func(prev []byte, work []int64, readies [][]byte) Decision
 
+	// LastResort is what a user can do once nobody is left who holds some part of the model.
+	LastResort string
+
 	Timing Timing
 	Log    *slog.Logger // Raft's own messages, at debug level; nil drops them
 
@@ -109,6 +112,7 @@ type Core struct {
 	own      ownReady
 	waits    waits  // this member's own
 	leaving  string // why this member is leaving, or ""
+	deserted bool   // it has left, and nobody stayed
 	lead     leadership
 	pace     pace
 	stuck    stuck
@@ -264,6 +268,7 @@ func (c *Core) Tick() {
 		c.beat()
 	}
 	c.watch()
+	c.leaveEmpty()
 	c.settle()
 }
 
@@ -346,13 +351,27 @@ func (c *Core) Leave(reason string) {
 		return
 	}
 	c.leaving = text(reason)
-	if len(c.st.Members) == 1 {
-		c.depart()
-		return
-	}
 	c.beat()
+	c.leaveEmpty()
 	c.settle()
 }
+
+// leaveEmpty departs at once if nobody stays to whom anything could be handed over.
+func (c *Core) leaveEmpty() {
+	if c.leaving == "" || c.over {
+		return
+	}
+	for _, m := range c.st.Members {
+		if p := c.peers[m.ID]; p != nil && p.leaving == "" && !p.dead {
+			return
+		}
+	}
+	c.deserted = true
+	c.depart()
+}
+
+// Deserted says that this member has left and that nobody stayed.
+func (c *Core) Deserted() bool { return c.deserted }
 
 // Left says that this member has left as it wished, and may end its process.
 func (c *Core) Left() bool { return c.left }

@@ -179,7 +179,7 @@ func (c *Core) bury() bool {
 		if c.stuck.lacking == 0 || c.tick-c.stuck.lacking < uint64(c.cfg.Timing.LostAfter) {
 			return false
 		}
-		return c.stopRun(dead[0].ID, c.stuck.reason+lastResort)
+		return c.stopRun(dead[0].ID, c.stuck.reason+": "+c.cfg.LastResort)
 	}
 	p.reason = c.departure(dead[0])
 	if len(dead) > 1 {

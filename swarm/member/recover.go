@@ -103,7 +103,7 @@ func (s *state) survivors(lives func(id uint64) bool) (*record, error) {
 	}
 	have, lost := s.have.Survive(moves(s.ViewIDs, r.IDs), peers, s.ranges)
 	if len(lost) > 0 || len(r.IDs) == 0 {
-		return nil, fmt.Errorf("recover: no survivor holds %d of %d ranges of the model: go on from the last checkpoint with shoal up --resume", len(lost), len(s.ranges))
+		return nil, fmt.Errorf("recover: no survivor holds %d of %d ranges of the model", len(lost), len(s.ranges))
 	}
 	r.Have = encodeMap(have, len(r.IDs))
 	r.Want = encodeMap(place.Want(s.ranges, peers, s.Backups, have), len(r.IDs))

@@ -173,7 +173,7 @@ func (w *world) start() {
 func (w *world) open(self Member, snapshot []byte) {
 	p := &proc{w: w, id: self.ID, self: self, reset: map[uint64]bool{}}
 	p.en = &engine{w: w, p: p, shard: map[int]piece{}}
-	cfg := Config{ID: self.ID, Snapshot: snapshot, Timing: w.setup.timing, SnapshotEntries: w.setup.snapshots, broken: w.setup.broken,
+	cfg := Config{LastResort: lastResort, ID: self.ID, Snapshot: snapshot, Timing: w.setup.timing, SnapshotEntries: w.setup.snapshots, broken: w.setup.broken,
 		Genesis: Genesis{Self: self, Peers: w.setup.peers, Run: []byte("run"), Ranges: w.toy.ranges, Backups: w.setup.backups}}
 	cfg.Decide = func(prev []byte, work []int64, readies [][]byte) Decision {
 		return w.toy.decide(prev, work, readies, func(format string, args ...any) { w.fault(p, format, args...) })

@@ -96,12 +96,9 @@ func (c *Core) giveUp() {
 		}
 	}
 	if unheld := c.unheld(dead); unheld > 0 {
-		c.stop(Stopped{Peer: dead[0].Peer, Rank: c.st.rank(dead[0].ID), Local: true, Reason: c.nobodyHolds(unheld, dead) + lastResort})
+		c.stop(Stopped{Peer: dead[0].Peer, Rank: c.st.rank(dead[0].ID), Local: true, Reason: c.nobodyHolds(unheld, dead) + ": " + c.cfg.LastResort})
 	}
 }
-
-// lastResort is what helps when nobody is left who holds some range.
-const lastResort = ": go on from the last checkpoint with shoal up --resume"
 
 func (c *Core) nobodyHolds(unheld int, lost []Member) string {
 	return fmt.Sprintf("nobody else holds %d of %d ranges of the model that %s had", unheld, len(c.st.ranges), c.names(lost))
@@ -114,7 +111,7 @@ func (c *Core) lostContact(missing []Member, unheld int) string {
 	why, help := c.votersInWords(), "shoal recover goes on without it"
 	if unheld > 0 {
 		why += fmt.Sprintf(", and nobody else holds %d of %d ranges of the model", unheld, len(c.st.ranges))
-		help = "go on from the last checkpoint with shoal up --resume"
+		help = c.cfg.LastResort
 	}
 	return fmt.Sprintf("waiting for %s, without which the run can't go on (%s); if that is gone for good, %s", c.names(missing), why, help)
 }
