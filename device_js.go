@@ -19,6 +19,9 @@ func newDevice(cfg *Config) (kernel.Device, error) {
 	return cpu.New(cpu.Config{Threads: 1, Path: cfg.Kernel})
 }
 
+// DefaultMemory is what Config.Memory is by default, in bytes.
+func DefaultMemory() int64 { return allMemory() }
+
 // navigator is the browser's; undefined in a Node that has none.
 func navigator(property string) js.Value {
 	n := js.Global().Get("navigator")

@@ -8,6 +8,7 @@ import (
 func (m *member) tellLive() {
 	m.live = newLive(Status{RunID: m.runID, Name: m.task.run.Name, Strategy: m.task.run.Mesh.Strategy, Peer: m.host.Self(),
 		Steps: m.task.run.Train.Steps, Files: m.task.chunks != nil}, m.host.Counts, m.traffic)
+	m.live.belongs(m)
 	m.live.entered(m.node)
 	if m.cfg.OnLive != nil {
 		m.cfg.OnLive(m.live)

@@ -38,6 +38,9 @@ type member struct {
 	out  *output // nil: this peer doesn't keep the model
 }
 
+// ErrMemory is wrapped by the error of a browser's peer that does not get the memory that it offers.
+var ErrMemory = errors.New("there is not so much memory")
+
 func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -71,6 +74,9 @@ func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 			return rep, err
 		}
 		m.notice("%s: joining again as a newcomer", stopped.Reason)
+		if m.cfg.OnLost != nil {
+			m.cfg.OnLost(stopped.Reason)
+		}
 		start.Run, start.Contacts = nil, m.contacts()
 		used := m.device
 		if err := m.openDevice(); err != nil {

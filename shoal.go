@@ -100,6 +100,8 @@ type Config struct {
 	OnNotice func(text string)
 	// OnWait is called as the number of peers in a run that has not begun changes.
 	OnWait func(have, want int)
+	// OnLost is called when the others have gone on without this peer, before it joins again as a newcomer.
+	OnLost func(reason string)
 	// Progress is called after each step, and when what follows the last one begins; one call at a time.
 	Progress func(Progress)
 	// Trace is called for each span of a step, from several goroutines.

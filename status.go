@@ -32,6 +32,7 @@ type Live struct {
 	lacks  string // what this peer waits for of the data; empty if it does not
 	now    progressed
 	seen   []progressed // within rateWindow, oldest first
+	membership
 }
 
 // liveNode is the *swarm.Node of this peer's membership.
