@@ -1,32 +1,20 @@
-//go:build !js
-
 package peer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/libp2p/go-libp2p"
-	"github.com/libp2p/go-libp2p/core/host"
-	"github.com/libp2p/go-libp2p/core/transport"
+	"github.com/libp2p/go-libp2p/core/connmgr"
+	"github.com/libp2p/go-libp2p/core/network"
 	rcmgr "github.com/libp2p/go-libp2p/p2p/host/resource-manager"
-	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
-	"github.com/libp2p/go-libp2p/p2p/net/connmgr"
+	p2pconnmgr "github.com/libp2p/go-libp2p/p2p/net/connmgr"
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
-	"github.com/libp2p/go-libp2p/p2p/security/noise"
-	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
-	quic "github.com/libp2p/go-libp2p/p2p/transport/quic"
-	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
-	"github.com/libp2p/go-libp2p/p2p/transport/tcpreuse"
-	"github.com/libp2p/go-libp2p/p2p/transport/websocket"
-	ma "github.com/multiformats/go-multiaddr"
-	"go.uber.org/fx"
 )
 
-// New makes a Host that listens. ctx is for the making only; Close ends the Host.
+// New makes a Host that listens. A browser can't listen: there Config.Listen is ignored, and others reach the Host through
+// the daemons that it is connected to. ctx is for the making only; Close ends the Host.
 func New(ctx context.Context, c Config) (*Host, error) {
 	s, err := c.validate()
 	if err != nil {
@@ -58,73 +46,18 @@ func New(ctx context.Context, c Config) (*Host, error) {
 // others until they time out. libp2p has no other switch than this variable, which hosts read as they are made.
 var dialAll = sync.OnceFunc(func() { swarm.DefaultPerPeerRateLimit = maxDialAddrs })
 
-// newLibp2p assembles the libp2p host, which doesn't listen yet.
-func newLibp2p(id *identity, s settings) (host.Host, error) {
-	dialAll()
+// managers bound what other peers can make this one hold, see limits.go. The libp2p host closes them.
+func managers(s settings) (network.ResourceManager, connmgr.ConnManager, error) {
 	v4, v6 := perSubnet(s.MaxPeers)
 	resources, err := rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(resourceLimits(s.MaxPeers)),
 		rcmgr.WithLimitPerSubnet(v4, v6))
 	if err != nil {
-		return nil, fmt.Errorf("peer: resource manager: %w", err)
+		return nil, nil, fmt.Errorf("peer: resource manager: %w", err)
 	}
-	conns, err := connmgr.NewConnManager(s.MaxPeers, s.MaxPeers+spareConns, connmgr.WithGracePeriod(30*time.Second))
+	conns, err := p2pconnmgr.NewConnManager(s.MaxPeers, s.MaxPeers+spareConns, p2pconnmgr.WithGracePeriod(30*time.Second))
 	if err != nil {
 		resources.Close()
-		return nil, fmt.Errorf("peer: connection manager: %w", err)
+		return nil, nil, fmt.Errorf("peer: connection manager: %w", err)
 	}
-	h, err := libp2p.New(
-		libp2p.Identity(id.key),
-		libp2p.UserAgent("shoal/"+s.Version),
-		libp2p.NoListenAddrs, // listen does, address by address: libp2p is content when one works
-		libp2p.AddrsFactory(func(own []ma.Multiaddr) []ma.Multiaddr { return advertised(own, s.announce) }),
-		libp2p.Transport(tcp.NewTCPTransport, tcp.DisableReuseport(), tcp.WithConnectionTimeout(addrTimeout)),
-		libp2p.Transport(quic.NewTransport),
-		libp2p.Transport(websocket.New, websocket.WithHandshakeTimeout(addrTimeout)),
-		libp2p.WithFxOption(fx.Decorate(sharedPorts)),
-		libp2p.Security(libp2ptls.ID, newCoalescingTLS),
-		libp2p.Security(noise.ID, noise.New),
-		libp2p.Muxer(yamux.ID, newMuxer()),
-		libp2p.SwarmOpts(swarm.WithDialRanker(s.good.rankDials)),
-		libp2p.WithDialTimeout(addrTimeout),
-		libp2p.ResourceManager(resources),
-		libp2p.ConnectionManager(conns),
-		// Addresses that fail are the caller's affair; the guess that "UDP never works here" isn't wanted.
-		libp2p.UDPBlackHoleSuccessCounter(nil),
-		libp2p.IPv6BlackHoleSuccessCounter(nil),
-		libp2p.DisableIdentifyAddressDiscovery(),
-		libp2p.DisableRelay(),
-		libp2p.DisableMetrics(),
-	)
-	if err != nil {
-		conns.Close()
-		resources.Close()
-		return nil, fmt.Errorf("peer: %w", singleLine{err})
-	}
-	return h, nil
-}
-
-// sharedPorts lets TCP and WebSocket listen on one port. Without SO_REUSEPORT, with which a second program could listen
-// there too and nobody would notice.
-func sharedPorts(_ *tcpreuse.ConnMgr, u transport.Upgrader) *tcpreuse.ConnMgr {
-	return tcpreuse.NewConnMgr(false, u)
-}
-
-// listen listens on all addresses or fails.
-func listen(h host.Host, s settings) error {
-	adder, ok := h.Network().(interface{ AddListenAddr(ma.Multiaddr) error })
-	if !ok {
-		return fmt.Errorf("peer: %T can't listen", h.Network())
-	}
-	for _, l := range s.listen {
-		err := adder.AddListenAddr(l.addr)
-		if err == nil {
-			continue
-		}
-		err = listenError(l.addr, err)
-		if !l.optional || errors.Is(err, ErrPortInUse) {
-			return err
-		}
-		s.Log.Debug("not listening", "addr", l.addr.String(), "err", err)
-	}
-	return nil
+	return resources, conns, nil
 }
