@@ -19,7 +19,9 @@ func inBrowser(t *testing.T, run string, daemon *Host) {
 	g.Run(t)
 }
 
-func linkTo(h *Host) Link { return Link{Peer: h.Self(), Addrs: h.Addrs(), Run: "browser", Secret: NewSecret()} }
+func linkTo(h *Host) Link {
+	return Link{Peer: h.Self(), Addrs: h.Addrs(), Run: "browser", Secret: NewSecret()}
+}
 
 // TestBrowser runs what host_js_test.go has in Chromium.
 func TestBrowser(t *testing.T) {
