@@ -1,0 +1,109 @@
+// What the page says: every state, in words.
+
+import { bytes, many, plural } from './format.mjs';
+
+/**
+ * The states of this device's part. tone picks the colour of the dot; text is a sentence or a function that makes one
+ * from the reason; buttons are those that are shown.
+ */
+export const states = {
+  // before joining
+  asking: { word: 'Looking', tone: 'busy', text: 'Asking the daemon behind this address about the run.', buttons: [] },
+  idle: { word: 'Not joined', tone: 'off', text: 'This device takes no part yet. Nothing is computed or kept here until you join.', buttons: ['join'] },
+  nolink: {
+    word: 'No invitation', tone: 'bad', buttons: [],
+    text: 'This address lacks the invitation. Open the whole address that “shoal up” printed, with everything behind the # sign.',
+  },
+  badlink: {
+    word: 'Unreadable invitation', tone: 'bad', buttons: [],
+    text: (why) => `The invitation in this address can’t be used. ${why} Copy the whole address once more.`,
+  },
+  wronglink: {
+    word: 'Other run', tone: 'bad', buttons: ['ask'],
+    text: 'The daemon behind this address takes part in another run than this invitation is for. Ask for a new address.',
+  },
+  unreachable: {
+    word: 'No answer', tone: 'bad', buttons: ['ask'],
+    text: (why) => `${why || 'The daemon that serves this page does not answer.'} The page asks again by itself; if it stays so, check your network, or ask whether the daemon still runs.`,
+  },
+  over: { word: 'Run over', tone: 'good', text: 'All steps of this run are done, and there is nothing left to join.', buttons: [] },
+
+  // after joining; the peer's worker tells these
+  loading: { word: 'Loading', tone: 'busy', text: 'Fetching the program and starting it.', buttons: ['pause', 'leave'] },
+  connecting: { word: 'Connecting', tone: 'busy', text: 'Looking for the run’s peers.', buttons: ['pause', 'leave'] },
+  waiting: {
+    word: 'Waiting for work', tone: 'busy', buttons: ['pause', 'leave'],
+    text: (why) => why || 'Connected. This device gets its share of the model and the next samples in a moment.',
+  },
+  computing: { word: 'Computing', tone: 'good', text: 'This device computes samples and keeps its share of the model.', buttons: ['pause', 'leave'] },
+  reconnecting: {
+    word: 'Reconnecting', tone: 'busy', buttons: ['pause', 'leave'],
+    text: (why) => `${why || 'The connection was lost.'} The others go on meanwhile; this device comes back by itself.`,
+  },
+  pausing: { word: 'Pausing', tone: 'busy', text: 'Handing over to the others what is kept here.', buttons: ['resume-soon', 'leave'] },
+  paused: { word: 'Paused', tone: 'off', text: 'This device has handed over its share. Resume joins again where the run is by then.', buttons: ['resume', 'leave'] },
+  leaving: { word: 'Leaving', tone: 'busy', text: 'Handing over to the others what is kept here.', buttons: ['leave-soon'] },
+  left: {
+    word: 'Left', tone: 'off', buttons: ['again'],
+    text: (why) => why || 'This device has handed over its share and is out of the run. Thank you. You may close this tab.',
+  },
+  refused: {
+    word: 'Refused', tone: 'bad', buttons: ['again'],
+    text: (why) => `The run does not take this device: ${why || 'it did not say why'}.`,
+  },
+  done: { word: 'Done', tone: 'good', text: 'The run is complete. Thank you for your part in it.', buttons: [] },
+  failed: {
+    word: 'Stopped', tone: 'bad', buttons: ['again'],
+    text: (why) => `Something went wrong here: ${why || 'the program has ended'}. The others go on without this device.`,
+  },
+};
+
+/** Whether the device takes part in a state, or tries to. */
+export const inRun = (state) => ['loading', 'connecting', 'waiting', 'computing', 'reconnecting', 'pausing', 'paused', 'leaving'].includes(state);
+
+/** The sentence of a state. A reason is a clause or a sentence; its last full stop doesn't double ours. */
+export function sentence(state, reason = '') {
+  const { text } = states[state];
+  if (typeof text === 'string') return text;
+  return text(reason.trim()).replace(/\.\.$/, '.').replace(/\.\.(\s)/g, '.$1');
+}
+
+const models = { vit: 'A vision transformer', gpt: 'A language model' };
+const sources = { digits: 'drawn digits', mnist: 'handwritten digits', text: 'a text', tokens: 'tokens of a text', images: 'images' };
+
+const kindOf = (x, key) => (x && typeof x === 'object' ? x[key] : x) || '';
+
+/** What is trained, in a sentence. run is that of /run.json. */
+export function whatIsTrained(run) {
+  const model = models[kindOf(run.model, 'type')] || `A model of type ${kindOf(run.model, 'type') || 'unknown'}`;
+  const source = kindOf(run.data, 'source');
+  return `${model} with ${many(run.parameters)} parameters learns from ${sources[source] || source || 'data'}, on the devices of its volunteers together.`;
+}
+
+/** Why this page is slower than it could be, or "". */
+export function whySlower({ secure, isolated, transport }) {
+  if (!secure) {
+    return 'This address is plain http, so browsers keep shared memory and WebTransport from the page: one core computes, and data goes over WebSocket. It works, but slower; on the daemon’s own machine, http://localhost is faster.';
+  }
+  if (!isolated) {
+    return 'The server did not isolate this page, so the browser keeps shared memory from it: one core computes.';
+  }
+  if (!transport) return 'This browser has no WebTransport: data goes over WebSocket, which is somewhat slower.';
+  return '';
+}
+
+/** The peers of a run in words: 2 daemons, 1 tab. */
+export function whoIsThere(members) {
+  const tabs = members.filter((m) => m.kind === 'browser').length;
+  const daemons = members.length - tabs;
+  return [daemons && plural(daemons, 'daemon'), tabs && plural(tabs, 'tab')].filter(Boolean).join(', ') || 'nobody';
+}
+
+/** What joining would use: a name, a value and a remark each. */
+export function needs(joining) {
+  return [
+    ['Memory', bytes(joining.memory_bytes), 'at least'],
+    ['Download', bytes(joining.download_bytes), 'once'],
+    ['Parameters', bytes(joining.parameters_bytes), 'shared by all'],
+  ];
+}
