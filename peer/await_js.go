@@ -68,7 +68,7 @@ func function(number int) js.Value { return onCall().Call("bind", js.Null(), num
 // settled is what became of a promise.
 type settled struct {
 	value js.Value
-	err   error
+	err   error // not nil if it was rejected, with value
 }
 
 // then has f called, which must not block, with what becomes of a promise.
@@ -79,7 +79,7 @@ func then(promise js.Value, f func(settled)) {
 		f(s)
 	}
 	yes = calls.add(func(v js.Value) { end(settled{value: v}) })
-	no = calls.add(func(v js.Value) { end(settled{err: jsError(v)}) })
+	no = calls.add(func(v js.Value) { end(settled{v, jsError(v)}) })
 	promise.Call("then", function(yes), function(no))
 }
 
@@ -98,6 +98,11 @@ func await(ctx context.Context, promise js.Value, late func(js.Value)) (js.Value
 		}()
 		return js.Value{}, context.Cause(ctx)
 	}
+}
+
+// ignore keeps the browser from complaining that nobody looks at how a promise ends.
+func ignore(promise js.Value) {
+	promise.Call("catch", js.Global().Get("Boolean")) // any function that does nothing
 }
 
 // jsError is what JavaScript has thrown, as an error of one line.

@@ -26,6 +26,7 @@ func linkTo(h *Host) Link {
 // TestBrowser runs what host_js_test.go has in Chromium.
 func TestBrowser(t *testing.T) {
 	daemon := newTestHost(t, Config{Listen: []string{"127.0.0.1:0"}})
+	t.Log(daemon.host.Addrs())
 	serve(daemon, echo)
 	inBrowser(t, "^TestTab", daemon)
 }

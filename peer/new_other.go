@@ -17,6 +17,7 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcpreuse"
 	"github.com/libp2p/go-libp2p/p2p/transport/websocket"
+	webtransport "github.com/libp2p/go-libp2p/p2p/transport/webtransport"
 	ma "github.com/multiformats/go-multiaddr"
 	"go.uber.org/fx"
 )
@@ -36,6 +37,7 @@ func newLibp2p(id *identity, s settings) (host.Host, error) {
 		libp2p.Transport(tcp.NewTCPTransport, tcp.DisableReuseport(), tcp.WithConnectionTimeout(addrTimeout)),
 		libp2p.Transport(quic.NewTransport),
 		libp2p.Transport(websocket.New, websocket.WithHandshakeTimeout(addrTimeout)),
+		libp2p.Transport(webtransport.New, webtransport.WithHandshakeTimeout(addrTimeout)),
 		libp2p.WithFxOption(fx.Decorate(sharedPorts)),
 		libp2p.Security(libp2ptls.ID, newCoalescingTLS),
 		libp2p.Security(noise.ID, noise.New),
