@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -58,7 +59,7 @@ func startsWithIP(a ma.Multiaddr) bool {
 	return len(a) > 0 && (a[0].Protocol().Code == ma.P_IP4 || a[0].Protocol().Code == ma.P_IP6)
 }
 
-// parseAddr parses a multiaddr without a peer id in it.
+// parseAddr parses a multiaddr without a peer id in it, except that of a relay.
 func parseAddr(text string) (ma.Multiaddr, error) {
 	if len(text) > maxAddrText {
 		return nil, fmt.Errorf("address of %d bytes, at most %d", len(text), maxAddrText)
@@ -67,7 +68,11 @@ func parseAddr(text string) (ma.Multiaddr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("address %q is not a multiaddr: %s", text, oneLine(err.Error()))
 	}
-	if _, err := a.ValueForProtocol(ma.P_P2P); err == nil {
+	before := a
+	if _, ok := relayOf(a); ok {
+		before = a[:len(a)-2]
+	}
+	if slices.ContainsFunc(before, func(c ma.Component) bool { return c.Protocol().Code == ma.P_P2P }) {
 		return nil, fmt.Errorf("address %q has a peer id in it", text)
 	}
 	return a, nil
@@ -76,6 +81,16 @@ func parseAddr(text string) (ma.Multiaddr, error) {
 // withoutCertHashes is a without the hashes of certificates, which change every few days.
 func withoutCertHashes(a ma.Multiaddr) ma.Multiaddr {
 	return slices.DeleteFunc(slices.Clone(a), func(c ma.Component) bool { return c.Protocol().Code == ma.P_CERTHASH })
+}
+
+// certHashes are the multihashes of certificates in an address.
+func certHashes(a ma.Multiaddr) (hashes [][]byte) {
+	for _, c := range a {
+		if c.Protocol().Code == ma.P_CERTHASH {
+			hashes = append(hashes, c.RawValue())
+		}
+	}
+	return hashes
 }
 
 // parsePeer parses a peer id in text form.
@@ -110,4 +125,44 @@ func dialable(addrs []ma.Multiaddr) []ma.Multiaddr {
 		return a.Compare(b)
 	})
 	return addrs
+}
+
+// advertised is what others are told: the listeners' addresses own and those announced. Of each host all transports stand
+// together, so that whoever takes only the first ones has all of these.
+func advertised(own, announce []ma.Multiaddr) []ma.Multiaddr {
+	own = dialable(own)
+	announce = certified(announce, own)
+	own = slices.DeleteFunc(own, func(a ma.Multiaddr) bool { return isCircuit(a) || ma.Contains(announce, a) })
+	slices.SortStableFunc(own, func(a, b ma.Multiaddr) int {
+		if la, lb := manet.IsIPLoopback(a), manet.IsIPLoopback(b); la != lb {
+			if lb {
+				return -1
+			}
+			return 1
+		}
+		return bytes.Compare(a[0].Bytes(), b[0].Bytes())
+	})
+	all := append(announce, own...)
+	return all[:min(len(all), maxLinkAddrs)]
+}
+
+// certified adds the hashes of the own certificates to addresses of WebTransport without any, and drops these where it
+// isn't listened on: nobody could dial them.
+func certified(announce, own []ma.Multiaddr) (out []ma.Multiaddr) {
+	var hashes ma.Multiaddr
+	for _, a := range own {
+		if kindOf(a) == kindWebTransport {
+			hashes = slices.DeleteFunc(slices.Clone(a), func(c ma.Component) bool { return c.Protocol().Code != ma.P_CERTHASH })
+			break
+		}
+	}
+	for _, a := range announce {
+		if kindOf(a) == kindWebTransport && len(certHashes(a)) == 0 {
+			if a = ma.Join(a, hashes); len(hashes) == 0 {
+				continue
+			}
+		}
+		out = append(out, a)
+	}
+	return out
 }

@@ -102,7 +102,7 @@ func parseListen(text string) ([]listenAddr, error) {
 		if k := kindOf(a); k == kindOther || k == kindCircuit || !startsWithIP(a) {
 			return nil, fmt.Errorf("can't listen on %q: want /ip4/../tcp/.., /ip4/../tcp/../ws, /ip4/../udp/../quic-v1, /ip4/../udp/../quic-v1/webtransport or host:port", text)
 		}
-		return []listenAddr{{addr: a}}, nil
+		return []listenAddr{{addr: withoutCertHashes(a)}}, nil // the certificate is a new one
 	}
 	host, port, err := splitHostPort(text)
 	if err != nil {

@@ -16,13 +16,15 @@ type goodAddrs struct {
 	mu    sync.Mutex
 	order []string // oldest first, as addrKey
 	known map[string]bool
+
+	rankCircuits func([]ma.Multiaddr) // sorts them; nil: as they are
 }
 
 func newGoodAddrs() *goodAddrs { return &goodAddrs{known: map[string]bool{}} }
 
 // connected is for a network's notifications.
 func (g *goodAddrs) connected(_ network.Network, c network.Conn) {
-	if c.Stat().Direction == network.DirOutbound {
+	if c.Stat().Direction == network.DirOutbound && !throughCircuit(c) {
 		g.add(c.RemoteMultiaddr())
 	}
 }

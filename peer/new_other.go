@@ -50,7 +50,7 @@ func newLibp2p(id *identity, s settings) (host.Host, error) {
 		libp2p.UDPBlackHoleSuccessCounter(nil),
 		libp2p.IPv6BlackHoleSuccessCounter(nil),
 		libp2p.DisableIdentifyAddressDiscovery(),
-		libp2p.DisableRelay(),
+		libp2p.EnableRelay(), // browsers are reached through relays; startRelaying makes it one
 		libp2p.DisableMetrics(),
 	)
 	if err != nil {
@@ -74,6 +74,9 @@ func listen(h host.Host, s settings) error {
 		return fmt.Errorf("peer: %T can't listen", h.Network())
 	}
 	for _, l := range s.listen {
+		if kindOf(l.addr) == kindWebTransport {
+			l.addr = besideQUIC(l.addr, h.Network().ListenAddresses())
+		}
 		err := adder.AddListenAddr(l.addr)
 		if err == nil {
 			continue
@@ -85,4 +88,18 @@ func listen(h host.Host, s settings) error {
 		s.Log.Debug("not listening", "addr", l.addr.String(), "err", err)
 	}
 	return nil
+}
+
+// besideQUIC is an address of WebTransport that may have any port, port 0, with that of QUIC on the same host, if that is
+// listened on: they can share it.
+func besideQUIC(a ma.Multiaddr, listening []ma.Multiaddr) ma.Multiaddr {
+	if a[1].Value() != "0" {
+		return a
+	}
+	for _, l := range listening {
+		if kindOf(l) == kindQUIC && l[0].Equal(&a[0]) {
+			return ma.Join(ma.Multiaddr{a[0], l[1]}, a[2:])
+		}
+	}
+	return a
 }

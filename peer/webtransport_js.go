@@ -55,16 +55,6 @@ func (t *webTransport) Listen(a ma.Multiaddr) (transport.Listener, error) {
 	return nil, fmt.Errorf("listen on %s: a browser can't: %w", a, errors.ErrUnsupported)
 }
 
-// certHashes are the multihashes of certificates in an address.
-func certHashes(a ma.Multiaddr) (hashes [][]byte) {
-	for _, c := range a {
-		if c.Protocol().Code == ma.P_CERTHASH {
-			hashes = append(hashes, c.RawValue())
-		}
-	}
-	return hashes
-}
-
 func (t *webTransport) Dial(ctx context.Context, a ma.Multiaddr, id peer.ID) (transport.CapableConn, error) {
 	scope, err := t.resources.OpenConnection(network.DirOutbound, false, a)
 	if err != nil {
