@@ -26,7 +26,7 @@ export function readLink(hash) {
   if (end < 1 || crc32c(bytes.subarray(0, end)) !== new DataView(bytes.buffer).getUint32(end)) {
     throw new BadLink('it is cut short or mistyped');
   }
-  if (bytes[0] !== version) throw new BadLink(`it is of version ${bytes[0]}, this page reads version ${version}`);
+  if (!versions.includes(bytes[0])) throw new BadLink(`it is of version ${bytes[0]}, this page reads versions up to ${versions.at(-1)}`);
   const r = { bytes: bytes.subarray(1, end), at: 0 };
   try {
     field(r, varint(r)); // the peer's id, which is not needed here
