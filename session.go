@@ -306,6 +306,7 @@ func (m *member) engine(ctx context.Context, first swarm.Entry) (*fsdp.Engine, e
 		return nil, err
 	}
 	cfg.Progress = m.progress()
+	cfg.Computed = m.live.computed
 	return fsdp.NewEngine(cfg)
 }
 
