@@ -18,33 +18,36 @@ import (
 	"shoal/kernel/wasm"
 )
 
-// TestHosts runs the tests of device_js_test.go, each kind of device where it is found: in Node, in a page that is isolated,
-// and in one that isn't. Wrong calls are tried once in each.
+// TestHosts runs the tests of this package that need a host for js/wasm, each kind of device where it is found: in Node, in a
+// page that is isolated, and in one that isn't. Wrong calls are tried once in each.
 func TestHosts(t *testing.T) {
 	folder := browsertest.Build(t, "shoal/kernel/wasm", true)
+	isolated := func(t *testing.T, args ...string) string { return inChromium(t, folder, false, args) }
+	plain := func(t *testing.T, args ...string) string { return inChromium(t, folder, true, args) }
+	node := func(t *testing.T, args ...string) string { return inNode(t, folder, true, args) }
+	old := func(t *testing.T, args ...string) string { return inNode(t, folder, false, args) }
 	want := fingerprint(t)
 	const right = "^(ops|memory|fingerprint)$"
-	for _, c := range []struct{ name, run, where string }{
-		{"chromium, one worker", "^TestSuite$/^one$", "isolated"},
-		{"chromium, two workers", "^TestSuite$/^two$/" + right, "isolated"},
-		{"chromium, not isolated", "^TestSuite$/^plain$/" + right, "plain"},
-		{"node, one worker", "^TestSuite$/^one$", "node"},
-		{"node, others", "^TestSuite$/^(two|exact|unshared|unshared_exact)$/" + right, "node"},
-		{"node without relaxed SIMD", "^TestSuite$/^old$/" + right, "old node"},
+	for _, c := range []struct {
+		name, run string
+		in        func(t *testing.T, args ...string) string
+	}{
+		{"chromium, one worker", "^TestSuite$/^one$", isolated},
+		{"chromium, two workers", "^TestSuite$/^two$/" + right, isolated},
+		{"chromium, not isolated", "^TestSuite$/^plain$/" + right, plain},
+		{"node, one worker", "^TestSuite$/^one$", node},
+		{"node, others", "^TestSuite$/^(two|exact|unshared|unshared_exact)$/" + right, node},
+		{"node without relaxed SIMD", "^TestSuite$/^old$/" + right, old},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var output string
-			switch c.where {
-			case "node", "old node":
-				output = inNode(t, folder, c.run, c.where == "node")
-			default:
-				output = inChromium(t, folder, c.run, c.where == "plain")
-			}
+			output := c.in(t, "-test.run="+c.run)
 			if n := strings.Count(output, "it is "+want); n == 0 || n != strings.Count(output, "it is ") {
 				t.Errorf("the CPU's fingerprint is %s; the output is\n%s", want, output)
 			}
 		})
 	}
+	t.Run("chromium, queue", func(t *testing.T) { isolated(t, "-test.skip=^TestSuite$") })
+	t.Run("node, queue", func(t *testing.T) { node(t, "-test.skip=^TestSuite$") })
 }
 
 // fingerprint is that of this machine's CPU.
@@ -63,9 +66,9 @@ func fingerprint(t *testing.T) string {
 }
 
 // inChromium runs tests in a page and returns what they print.
-func inChromium(t *testing.T, folder, run string, plain bool) string {
+func inChromium(t *testing.T, folder string, plain bool, args []string) string {
 	t.Helper()
-	arguments := url.Values{"arg": {"-test.v", "-test.run=" + run}}
+	arguments := url.Values{"arg": append(args, "-test.v")}
 	page := browsertest.Page{
 		Files: map[string]fs.FS{"/": os.DirFS("testdata"), "/kernel/": wasm.Files, "/go/": os.DirFS(folder)},
 		Path:  "/test.html?" + arguments.Encode(),
@@ -85,7 +88,7 @@ func inChromium(t *testing.T, folder, run string, plain bool) string {
 }
 
 // inNode does so in Node.
-func inNode(t *testing.T, folder, run string, relaxed bool) string {
+func inNode(t *testing.T, folder string, relaxed bool, args []string) string {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -94,8 +97,8 @@ func inNode(t *testing.T, folder, run string, relaxed bool) string {
 		}
 		t.Skip(err)
 	}
-	args := append(relaxedFlag(t, node, relaxed), "testdata/node.mjs", folder, "-test.v", "-test.run="+run)
-	out, err := exec.Command(node, args...).CombinedOutput()
+	all := append(relaxedFlag(t, node, relaxed), "--expose-gc", "testdata/node.mjs", folder, "-test.v")
+	out, err := exec.Command(node, append(all, args...)...).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "\nPASS") {
 		t.Fatalf("%v:\n%s", err, out)
 	}

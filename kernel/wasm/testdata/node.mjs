@@ -14,5 +14,6 @@ globalThis.shoalCompute = openCompute;
 const go = new Go();
 go.argv = ["wasm.test", ...args];
 go.exit = process.exit;
+globalThis.testValues = () => go._values.length - go._idPool.length;
 const {instance} = await WebAssembly.instantiate(await readFile(join(folder, "main.wasm")), go.importObject);
 await go.run(instance);

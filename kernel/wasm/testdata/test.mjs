@@ -14,9 +14,24 @@ globalThis.fs.writeSync = (_, bytes) => {
 };
 globalThis.shoalCompute = openCompute;
 
+// What tests look at: how many workers run, and how many values Go refers to.
+let workers = 0;
+globalThis.testWorkers = () => workers;
+globalThis.Worker = class extends Worker {
+  constructor(...args) {
+    super(...args);
+    workers++;
+  }
+  terminate() {
+    super.terminate();
+    workers--;
+  }
+};
+
 try {
   const go = new Go();
   go.argv = ["wasm.test", ...new URL(location).searchParams.getAll("arg")];
+  globalThis.testValues = () => go._values.length - go._idPool.length;
   let code;
   go.exit = (c) => { code = c; };
   const {instance} = await WebAssembly.instantiateStreaming(fetch("/go/main.wasm"), go.importObject);
