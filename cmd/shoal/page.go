@@ -40,7 +40,7 @@ func (n *nodeFlags) servePage(cfg *shoal.Config) (*page.Server, error) {
 	if at == "" {
 		at = pageAddress(cfg.Listen)
 	}
-	s, err := page.Serve(at, h)
+	s, err := page.Serve(at, h, nil)
 	if err != nil {
 		return nil, wrong(err)
 	}

@@ -12,10 +12,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-)
 
-// Script is the file that names the built peer for wasm/web/peer.mjs.
-const Script = "build.mjs"
+	"shoal/wasm/web"
+)
 
 // ErrNoSource says that the program can't be built here.
 var ErrNoSource = errors.New("the source of shoal is not here, or there is no go command: run this in its folder")
@@ -41,7 +40,7 @@ func Gzip(level int) Packer {
 	}}
 }
 
-// Build builds the peer into the folder out: shoal-HASH.wasm with the ending of each Packer, Go's wasm_exec.js, and Script.
+// Build builds the peer into the folder out: shoal-HASH.wasm with the ending of each Packer, Go's wasm_exec.js, and web.Script.
 // What an earlier build has left there goes. It returns the peer's size in bytes, as it is and by ending.
 func Build(ctx context.Context, out string, packers ...Packer) (size int, packed map[string]int, err error) {
 	root, err := source(ctx)
@@ -90,7 +89,7 @@ func Build(ctx context.Context, out string, packers ...Packer) (size int, packed
 		return 0, nil, err
 	}
 	// Last: with it the build is there.
-	return len(data), packed, os.WriteFile(filepath.Join(out, Script), fmt.Appendf(nil, "export const wasm = %q;\n", name), 0o644)
+	return len(data), packed, os.WriteFile(filepath.Join(out, web.Script), fmt.Appendf(nil, "export const wasm = %q;\n", name), 0o644)
 }
 
 // clear makes the folder, and removes what an earlier build has left.
@@ -102,7 +101,7 @@ func clear(out string) error {
 	if err != nil {
 		return err
 	}
-	for _, file := range append(old, filepath.Join(out, Script)) {
+	for _, file := range append(old, filepath.Join(out, web.Script)) {
 		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}

@@ -47,7 +47,7 @@ var rules = []rule{
 // notForBrowser are the packages that need not build for js/wasm. All others must.
 var notForBrowser = []string{
 	"shoal/cmd/...", "shoal/testnet", "shoal/examples/...", "shoal/scripts/...", "shoal/internal/deptest", "shoal/internal/browsertest", "shoal/kernel/cpu/gen", "shoal/kernel/cpu/gemm/gen",
-	"shoal/internal/page", "shoal/internal/browsertest",
+	"shoal/internal/page", "shoal/internal/tab", "shoal/internal/browsertest",
 }
 
 func matches(path string, patterns []string) bool {

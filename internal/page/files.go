@@ -15,8 +15,6 @@ import (
 
 	kernel "shoal/kernel/wasm"
 	"shoal/wasm/web"
-
-	"shoal/internal/buildwasm"
 )
 
 // ErrNotBuilt says that this program has no peer for browsers inside.
@@ -41,24 +39,32 @@ const smallest = 256
 // codings are those that are made at build, by the ending of their files, best first.
 var codings = []struct{ name, ending string }{{"br", ".br"}, {"gzip", ".gz"}}
 
-// load has all files by the path at which they are served. dist is the built peer; nil means the one inside this program.
-func load(dist fs.FS) (map[string]*file, error) {
+// load has all files by the path at which they are served.
+func load(c Config) (map[string]*file, error) {
+	dist := c.Dist
 	if dist == nil {
 		var err error
 		if dist, err = fs.Sub(web.Files, "dist"); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := fs.Stat(dist, buildwasm.Script); err != nil {
+	if _, err := fs.Stat(dist, web.Script); err != nil {
 		return nil, ErrNotBuilt
 	}
 	files := map[string]*file{}
-	for prefix, from := range map[string]fs.FS{"/": web.Files, "/dist/": dist, "/kernel/": kernel.Files} {
+	for _, part := range []struct {
+		prefix string
+		files  fs.FS
+	}{{"/", web.Files}, {"/dist/", dist}, {"/kernel/", kernel.Files}, {"/", c.More}} {
+		prefix, from := part.prefix, part.files
+		if from == nil {
+			continue
+		}
 		err := fs.WalkDir(from, ".", func(name string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				if prefix == "/" && name == "dist" {
-					return fs.SkipDir
-				}
+			switch {
+			case err == nil && prefix == "/" && name == "dist":
+				return fs.SkipDir // it is a part of its own
+			case err != nil || d.IsDir():
 				return err
 			}
 			data, err := fs.ReadFile(from, name)

@@ -26,6 +26,7 @@ import (
 
 const (
 	headerTime = 5 * time.Second
+	readTime   = time.Minute
 	writeTime  = 5 * time.Minute // for a slow download of the peer
 	idleTime   = time.Minute
 	closeTime  = time.Second // for answers that are under way when the server closes
@@ -40,6 +41,7 @@ const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker
 // Config says what is served.
 type Config struct {
 	Dist fs.FS // the built peer; nil: the one inside this program
+	More fs.FS // further files, at /; nil: none
 }
 
 // Handler serves the page. Its methods may be called from any goroutine.
@@ -54,7 +56,7 @@ type Handler struct {
 
 // NewHandler makes one, or fails with ErrNotBuilt.
 func NewHandler(c Config) (*Handler, error) {
-	files, err := load(c.Dist)
+	files, err := load(c)
 	if err != nil {
 		return nil, err
 	}
@@ -205,8 +207,12 @@ const (
 	nearMost = 20
 )
 
-// Serve serves h at addr, host:port. If the port is Near and taken, one of the next is used, or any.
-func Serve(addr string, h *Handler) (*Server, error) {
+// Serve serves h at addr, host:port. If the port is Near and taken, one of the next is used, or any. around, if not nil, is
+// what answers, and hands on to h what it doesn't answer itself.
+func Serve(addr string, h *Handler, around http.Handler) (*Server, error) {
+	if around == nil {
+		around = h
+	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
@@ -223,7 +229,7 @@ func Serve(addr string, h *Handler) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Handler: h, listener: l}
-	s.http = http.Server{Handler: h, ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, WriteTimeout: writeTime,
+	s.http = http.Server{Handler: around, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime,
 		IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
 	s.served.Go(func() { s.http.Serve(l) }) // ends with Close
 	return s, nil

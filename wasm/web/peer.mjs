@@ -7,6 +7,7 @@ const restarts = 3; // of a peer that has ended by itself, which is for want of 
 const waiting = []; // commands that came before the peer could take them
 let peer = null;
 let joined = null; // the last join, with the offer of later settings
+let child = false; // of a testnet
 let last = "loading"; // state
 
 const idle = ["paused", "left", "refused", "done", "failed"];
@@ -16,7 +17,15 @@ function post(message) {
   postMessage(message);
 }
 
+// log is for whoever looks at the console; a testnet looks at all of it.
+function log(line) {
+  console.error(line);
+  if (child) postMessage({ type: "log", text: `${line}\n` });
+}
+
 function command(message) {
+  if (message.type === "child") child = true;
+
   if (message.type === "join") joined = { ...message };
   if (message.type === "settings" && joined) Object.assign(joined, { cores: message.cores, memory: message.memory });
   if (peer) peer.send(message);
@@ -27,13 +36,13 @@ async function run() {
   post({ type: "state", state: "loading" });
   const module = await WebAssembly.compileStreaming(fetch(new URL(`./dist/${wasm}`, import.meta.url)));
   for (let tries = 0; ; tries++) {
-    peer = await startPeer({ module, post, open: openCompute });
+    peer = await startPeer({ module, post, open: openCompute, log });
     for (const m of waiting.splice(0)) peer.send(m);
-    const code = await peer.ended;
+    const why = await peer.ended;
     peer = null;
-    if (!joined || tries >= restarts) throw new Error(`the peer ended by itself (code ${code}); the browser's console says more`);
+    if (!joined || tries >= restarts) throw new Error(`the peer ended by itself: ${why}`);
     if (idle.includes(last)) continue;
-    post({ type: "state", state: "reconnecting", reason: `the peer ended by itself (code ${code}) and starts again with a smaller offer` });
+    post({ type: "state", state: "reconnecting", reason: `the peer ended by itself (${why}) and starts again with a smaller offer` });
     joined.memory = Math.floor((joined.memory || 2 ** 31) / 2);
     waiting.unshift(joined);
   }

@@ -88,7 +88,7 @@ async function run(options) {
   };
   process.on("SIGINT", stop);
   process.on("SIGTERM", stop);
-  peer.ended.then((code) => fail(`the peer ended by itself (code ${code})`));
+  peer.ended.then((why) => fail(`the peer ended by itself: ${why}`));
   peer.send({ type: "join", link: options.link, cores: options.cores, memory: options.memory });
 }
 
