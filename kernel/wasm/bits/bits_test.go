@@ -147,6 +147,17 @@ func TestFusedRounding(t *testing.T) {
 						c[i] = math.Float32frombits(math.Float32bits(x) + uint32(r.IntN(5)-2)<<uint(r.IntN(2)*r.IntN(24)))
 					}
 				}
+				if round%3 == 0 { // products next to half of the smallest float32, and sums around the smallest normal one
+					for i := range a {
+						a[i] = (1 + 0x1p-23*float32(r.IntN(3))) * 0x1p-75
+					}
+					for i := range b {
+						b[i] = (1 - 0x1p-23*float32(r.IntN(3))) * 0x1p-75
+					}
+					for i := range c {
+						c[i] = math.Float32frombits(uint32(r.IntN(1<<25)) | uint32(r.IntN(2))<<31)
+					}
+				}
 				p.same(t, fmt.Sprint("round ", round), [][]float32{c, a, b}, func(o kernel.Ops, b []kernel.Buffer) {
 					o.MatMul(kernel.NN, b[0], b[1], b[2], rows, cols, 1, true)
 				})
