@@ -39,13 +39,16 @@ function args() {
   }
 }
 
-// Older Nodes have a WebSocket only when they are asked for it.
+// Older Nodes have a WebSocket, and relaxed SIMD, only when they are asked for it.
+const newer = ["--experimental-websocket", "--experimental-wasm-relaxed-simd"];
+
 function again() {
-  const flag = "--experimental-websocket";
-  if (process.execArgv.includes(flag) || !process.allowedNodeEnvironmentFlags.has(flag)) {
+  if (process.execArgv.includes(newer[0]) || !process.allowedNodeEnvironmentFlags.has(newer[0])) {
     fail(`this Node (${process.version}) has no WebSocket: use version 20.10 or newer`);
   }
-  const child = spawn(process.execPath, [flag, "--no-warnings", ...process.argv.slice(1)], { stdio: "inherit" });
+  // In a group of its own, so that Ctrl-C comes once; by the channel it learns that this process is gone.
+  const child = spawn(process.execPath, [...newer, "--no-warnings", ...process.argv.slice(1)],
+    { stdio: ["inherit", "inherit", "inherit", "ipc"], detached: true });
   for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => child.kill(signal));
   child.on("exit", (code, signal) => process.exit(signal ? 1 : code));
 }
@@ -88,6 +91,7 @@ async function run(options) {
   };
   process.on("SIGINT", stop);
   process.on("SIGTERM", stop);
+  process.on("disconnect", () => process.exit(1)); // see again
   peer.ended.then((why) => fail(`the peer ended by itself: ${why}`));
   peer.send({ type: "join", link: options.link, cores: options.cores, memory: options.memory });
 }
