@@ -3,6 +3,7 @@ package wasm
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall/js"
 
 	"shoal/kernel"
@@ -15,7 +16,7 @@ var ErrMemory = errors.New("not enough memory")
 // Options say what a Device may use. The zero value is one worker and 256 MiB.
 type Options struct {
 	Workers int   // compute workers, 1 to 24; 0 means 1. Where memory can't be shared there is one, however many are asked for
-	Bytes   int64 // memory for buffers, taken at once and never more; 0 means 256 MiB, and 4 GiB are a little too much
+	Bytes   int64 // memory for buffers, taken at once and never more; 0 means 256 MiB, somewhat less than 4 GiB is the most
 
 	exact    bool // kernels without relaxed SIMD, as where there is none
 	unshared bool // as where memory can't be shared
@@ -121,15 +122,13 @@ func await(promise js.Value) (js.Value, error) {
 	return o.v, o.err
 }
 
-// rejection is a promise's reason as an error. Engines tell by a RangeError that there isn't so much memory.
+// rejection is a promise's reason as an error. Some engines say by a RangeError that there isn't so much memory, some by a string.
 func rejection(reason js.Value) error {
-	if reason.Type() != js.TypeObject {
-		return errors.New(js.Global().Call("String", reason).String())
+	text := js.Global().Call("String", reason).String()
+	if strings.HasPrefix(text, "RangeError") || strings.Contains(text, "out of memory") {
+		return fmt.Errorf("%w: %s", ErrMemory, text)
 	}
-	if reason.Get("name").String() == "RangeError" {
-		return fmt.Errorf("%w: %s", ErrMemory, reason.Get("message").String())
-	}
-	return errors.New(reason.Get("message").String())
+	return errors.New(text)
 }
 
 // Name implements kernel.Device: wasm/relaxed, or wasm/simd where there is no relaxed SIMD.

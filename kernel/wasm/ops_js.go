@@ -81,7 +81,9 @@ const grain = 1 << 15
 
 // op begins the command of an op that does work such additions.
 func (o ops) op(number, work int) command {
-	return newCommand(firstOp+number, min(max(work/grain, 1), o.workers))
+	c := newCommand(firstOp+number, min(max(work/grain, 1), o.workers))
+	c.long = work >= grain
+	return c
 }
 
 func (c command) buffers(bs ...kernel.Buffer) command {

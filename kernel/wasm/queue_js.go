@@ -8,7 +8,7 @@ import (
 	"syscall/js"
 )
 
-// queue hands commands to the compute workers, which do them in order. Commands are collected and cross over together: when
+// queue hands commands to the compute workers, which do them in order. Short ones are collected and cross over together: when
 // there are some, or when the goroutine that makes them waits for something.
 //
 // Go learns what is done by fences, commands whose only effect is a message. There is at least one in each half of the ring of
@@ -49,6 +49,7 @@ const (
 type command struct {
 	words [commandWords]uint32
 	n     int
+	long  bool // takes so long that it is to begin at once
 }
 
 // What a command is, other than an op.
@@ -143,7 +144,7 @@ func (q *queue) append(c command) {
 	}
 	n := len(q.batch)
 	q.mu.Unlock()
-	if n >= batchBytes {
+	if n >= batchBytes || c.long {
 		q.flush()
 	} else if n == commandBytes {
 		select {
