@@ -121,7 +121,7 @@ func TestTabsEndWithOneHash(t *testing.T) {
 }
 
 // A tab that is killed costs no step.
-func TestKilledTab(t *testing.T) {
+func TestTabKilled(t *testing.T) {
 	needBrowser(t)
 	run := smallRun(40)
 	want := undisturbed(t, 40)
@@ -189,7 +189,7 @@ func (p *program) tabStep(t *testing.T) int {
 }
 
 // The peer runs without a page, in Node, trains, and leaves politely.
-func TestNodePeer(t *testing.T) {
+func TestTabInNode(t *testing.T) {
 	needBrowser(t)
 	node, err := exec.LookPath("node")
 	if err != nil {

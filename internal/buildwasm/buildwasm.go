@@ -41,7 +41,7 @@ func Gzip(level int) Packer {
 }
 
 // Build builds the peer into the folder out: shoal-HASH.wasm with the ending of each Packer, Go's wasm_exec.js, and web.Script.
-// What an earlier build has left there goes. It returns the peer's size in bytes, as it is and by ending.
+// What an earlier build of the same peer has packed there stays, all else of it goes. It returns the peer's size in bytes, as it is and by ending.
 func Build(ctx context.Context, out string, packers ...Packer) (size int, packed map[string]int, err error) {
 	root, err := source(ctx)
 	if err != nil {
@@ -70,18 +70,13 @@ func Build(ctx context.Context, out string, packers ...Packer) (size int, packed
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := clear(out); err != nil {
+	name := fmt.Sprintf("shoal-%x.wasm", sha256.Sum256(data))[:len("shoal-")+16] + ".wasm"
+	if err := clear(out, name); err != nil {
 		return 0, nil, err
 	}
-	name := fmt.Sprintf("shoal-%x.wasm", sha256.Sum256(data))[:len("shoal-")+16] + ".wasm"
 	packed = map[string]int{}
 	for _, p := range packers {
-		b, err := p.Pack(data)
-		if err != nil {
-			return 0, nil, err
-		}
-		packed[p.Ending] = len(b)
-		if err := os.WriteFile(filepath.Join(out, name+p.Ending), b, 0o644); err != nil {
+		if packed[p.Ending], err = p.into(filepath.Join(out, name+p.Ending), data); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -92,8 +87,24 @@ func Build(ctx context.Context, out string, packers ...Packer) (size int, packed
 	return len(data), packed, os.WriteFile(filepath.Join(out, web.Script), fmt.Appendf(nil, "export const wasm = %q;\n", name), 0o644)
 }
 
-// clear makes the folder, and removes what an earlier build has left.
-func clear(out string) error {
+// into packs data into a file, unless it is there, and returns its size in bytes.
+func (p Packer) into(file string, data []byte) (int, error) {
+	if info, err := os.Stat(file); err == nil {
+		return int(info.Size()), nil
+	}
+	b, err := p.Pack(data)
+	if err != nil {
+		return 0, err
+	}
+	part := file + ".part" // an interrupted build leaves no file that looks whole
+	if err := os.WriteFile(part, b, 0o644); err != nil {
+		return 0, err
+	}
+	return len(b), os.Rename(part, file)
+}
+
+// clear makes the folder, and removes what builds of other peers than name have left.
+func clear(out, name string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
@@ -102,6 +113,9 @@ func clear(out string) error {
 		return err
 	}
 	for _, file := range append(old, filepath.Join(out, web.Script)) {
+		if base := filepath.Base(file); strings.HasPrefix(base, name) && !strings.HasSuffix(base, ".part") {
+			continue
+		}
 		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}

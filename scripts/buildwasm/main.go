@@ -31,13 +31,12 @@ func main() {
 
 func run() error {
 	out := flag.String("out", "wasm/web/dist", "`folder` for the peer")
-	level := flag.Int("level", brotli.BestCompression, "brotli's `level`, 0 to 11")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	br := buildwasm.Packer{Ending: ".br", Pack: func(data []byte) ([]byte, error) {
 		var b bytes.Buffer
-		w := brotli.NewWriterOptions(&b, brotli.WriterOptions{Quality: *level, LGWin: window})
+		w := brotli.NewWriterOptions(&b, brotli.WriterOptions{Quality: brotli.BestCompression, LGWin: window})
 		_, err := w.Write(data)
 		if err == nil {
 			err = w.Close()
