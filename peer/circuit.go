@@ -33,6 +33,16 @@ const (
 	maxDialMe      = maxLinkAddrs * (maxAddrText + 1) // bytes of the addresses or of the answer
 )
 
+// Relaying is what a daemon carries for peers that can't reach one another, which are browsers.
+type Relaying struct {
+	Circuits int   `json:"circuits"` // connections between two others that are open now
+	Peers    int   `json:"peers"`    // that others may reach through this one
+	Bytes    int64 `json:"bytes"`    // carried since the start, both directions together
+
+	MostPeers    int `json:"most_peers"`    // the limit of Peers
+	MostCircuits int `json:"most_circuits"` // the limit of Circuits to and from one peer
+}
+
 func isCircuit(a ma.Multiaddr) bool { return kindOf(a) == kindCircuit }
 
 // throughCircuit says whether a connection is carried by a relay.

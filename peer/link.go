@@ -37,7 +37,7 @@ var ErrBadLink = errors.New("not a usable link")
 const (
 	linkPrefix   = "shoal:"
 	linkVersion  = 1
-	linkPacked   = 2 // the version whose addresses are compressed
+	linkPacked   = 2    // the version whose addresses are compressed
 	maxLinkText  = 8192 // bytes
 	maxLinkAddrs = 32
 	maxLinkField = 128 // bytes of run and secret

@@ -38,13 +38,10 @@ type place struct {
 	cancel context.CancelFunc
 }
 
-// Relaying is what a daemon carries for others; a browser carries nothing.
-type Relaying struct{}
-
 // RelayFor has no effect in a browser.
 func (h *Host) RelayFor(func(peer string) bool) {}
 
-// Relaying is what this peer carries now.
+// Relaying is nothing: a browser carries nothing for others.
 func (h *Host) Relaying() Relaying { return Relaying{} }
 
 func (h *Host) startRelaying() error {

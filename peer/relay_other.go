@@ -38,16 +38,6 @@ type relaying struct {
 	crooked map[string]bool           // circuits, by the connection's id, whose peer can't dial this one
 }
 
-// Relaying is what a daemon carries for peers that can't reach one another, which are browsers.
-type Relaying struct {
-	Circuits int   `json:"circuits"` // connections between two others that are open now
-	Peers    int   `json:"peers"`    // that others may reach through this one
-	Bytes    int64 `json:"bytes"`    // carried since the start, both directions together
-
-	MostPeers    int `json:"most_peers"`    // the limit of Peers
-	MostCircuits int `json:"most_circuits"` // the limit of Circuits to and from one peer
-}
-
 // startRelaying begins to carry circuits. A daemon gives whoever is connected a place, which costs it a few bytes, but
 // connects only those for whom the function of RelayFor says yes. Those may send as much as they like.
 func (h *Host) startRelaying() error {

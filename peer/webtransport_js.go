@@ -23,8 +23,13 @@ import (
 	"github.com/multiformats/go-multihash"
 )
 
-// wtChunk is how many bytes a stream hands to the browser at a time. The browser takes the next ones when it has sent them.
-const wtChunk = 128 << 10
+const (
+	// wtChunk is how many bytes a stream hands to the browser at a time. The browser takes the next ones when it has sent them.
+	wtChunk = 128 << 10
+
+	wtOpenWait     = 5 * time.Millisecond // until a stream is asked for again, at first
+	wtOpenMostWait = 20 * time.Millisecond
+)
 
 // webTransport is libp2p's WebTransport over the browser's. It can't listen.
 //
@@ -93,7 +98,7 @@ func (t *webTransport) dial(ctx context.Context, a ma.Multiaddr, id peer.ID, sco
 		}
 		c.cancel(s.err)
 	})
-	if _, err := await(ctx, c.session.Get("ready"), nil); err != nil {
+	if _, err := await(ctx, c.session.Get("ready")); err != nil {
 		c.close(0)
 		return nil, err
 	}
@@ -200,23 +205,47 @@ func (c *wtConn) failed() error {
 	return fmt.Errorf("connection has ended: %w", why)
 }
 
+// OpenStream waits while the other end allows no more streams.
 func (c *wtConn) OpenStream(ctx context.Context) (network.MuxedStream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(c.failed()) })()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	for wait := wtOpenWait; ctx.Err() == nil; wait = min(2*wait, wtOpenMostWait) {
+		s, err := c.open(ctx)
+		if err == nil {
+			return s, nil
+		}
+		pause(ctx, wait) // Chromium doesn't wait itself, and doesn't say that this is why it fails
 	}
+	return nil, context.Cause(ctx)
+}
+
+func (c *wtConn) open(ctx context.Context) (*wtStream, error) {
 	var promise js.Value
 	if err := try(func() { promise = c.session.Call("createBidirectionalStream") }); err != nil {
 		return nil, err
 	}
-	// It waits while the other end allows no more streams.
-	s, err := await(ctx, promise, func(s js.Value) { newWTStream(c, s).Reset() })
-	if err != nil {
-		return nil, err
+	opened := make(chan settled, 1)
+	forget := then(promise, func(s settled) { opened <- s })
+	select {
+	case s := <-opened:
+		if s.err != nil {
+			return nil, s.err
+		}
+		return newWTStream(c, s.value), nil
+	case <-ctx.Done():
 	}
-	return newWTStream(c, s), nil
+	go func() { // ends with the session at the latest: the stream may come yet, and the other end shouldn't wait for more
+		defer forget()
+		select {
+		case s := <-opened:
+			if s.err == nil {
+				newWTStream(c, s.value).Reset()
+			}
+		case <-c.ctx.Done():
+		}
+	}()
+	return nil, context.Cause(ctx)
 }
 
 func (c *wtConn) AcceptStream() (network.MuxedStream, error) {
@@ -225,11 +254,7 @@ func (c *wtConn) AcceptStream() (network.MuxedStream, error) {
 	if c.ctx.Err() != nil {
 		return nil, c.failed()
 	}
-	next, err := await(c.ctx, c.incoming.Call("read"), func(next js.Value) {
-		if !next.Get("done").Bool() {
-			newWTStream(c, next.Get("value")).Reset()
-		}
-	})
+	next, err := await(c.ctx, c.incoming.Call("read"))
 	switch {
 	case c.ctx.Err() != nil:
 		return nil, c.failed()
@@ -308,17 +333,20 @@ func newWTStream(c *wtConn, s js.Value) *wtStream {
 
 // streamError is what a read or a write fails with, if the browser says s.
 func (c *wtConn) streamError(s settled) error {
-	if s.value.Type() == js.TypeObject && s.value.Get("source").Equal(js.ValueOf("stream")) {
-		code := network.StreamErrorCode(0)
-		if n := s.value.Get("streamErrorCode"); n.Type() == js.TypeNumber {
-			code = network.StreamErrorCode(n.Float())
-		}
-		return &network.StreamError{ErrorCode: code, Remote: true, TransportError: s.err}
-	}
 	if c.ctx.Err() != nil {
 		return c.failed()
 	}
-	return s.err
+	reset := &network.StreamError{Remote: true, TransportError: s.err}
+	if s.value.Type() != js.TypeObject {
+		return reset
+	}
+	if s.value.Get("source").Equal(js.ValueOf("session")) {
+		return fmt.Errorf("connection has ended: %w", s.err)
+	}
+	if code := s.value.Get("streamErrorCode"); code.Type() == js.TypeNumber {
+		reset.ErrorCode = network.StreamErrorCode(code.Float())
+	}
+	return reset
 }
 
 func (s *wtStream) Read(p []byte) (int, error) {
@@ -353,6 +381,8 @@ func (s *wtStream) Read(p []byte) (int, error) {
 			}
 		case <-s.noRead.done:
 		case <-s.readDeadline.done():
+		case <-s.conn.ctx.Done():
+			s.noRead.end(s.conn.failed())
 		}
 	}
 	if over(s.noRead.done) && s.noRead.why != io.EOF {
@@ -394,12 +424,15 @@ func (s *wtStream) room() error {
 			return nil
 		}
 		ready := make(chan struct{})
-		then(s.writer.Get("ready"), func(settled) { close(ready) })
+		forget := then(s.writer.Get("ready"), func(settled) { close(ready) })
 		select {
 		case <-ready:
 		case <-s.noWrite.done:
 		case <-s.writeDeadline.done():
+		case <-s.conn.ctx.Done():
+			s.noWrite.end(s.conn.failed())
 		}
+		forget()
 	}
 }
 
@@ -423,19 +456,37 @@ func (s *wtStream) CloseRead() error {
 }
 
 func (s *wtStream) Close() error {
+	defer s.stopClocks()
 	return errors.Join(s.CloseWrite(), s.CloseRead())
+}
+
+// stopClocks is for the end: no timer goes on for a stream that nobody uses any more.
+func (s *wtStream) stopClocks() {
+	s.readDeadline.stop()
+	s.writeDeadline.stop()
 }
 
 func (s *wtStream) Reset() error { return s.ResetWithError(0) }
 
 func (s *wtStream) ResetWithError(code network.StreamErrorCode) error {
+	defer s.stopClocks()
 	why := &network.StreamError{ErrorCode: code}
-	said := js.Global().Get("WebTransportError").New("", map[string]any{"source": "stream", "streamErrorCode": uint32(code)})
+	said := wtError(code)
 	s.noWrite.end(why)
 	s.noRead.end(why)
 	s.call(s.writer, "abort", said) // also after CloseWrite, when not all has left
 	s.call(s.reader, "cancel", said)
 	return nil
+}
+
+// wtError is what a stream is aborted with, so that the other end gets the code.
+func wtError(code network.StreamErrorCode) (out js.Value) {
+	constructor := js.Global().Get("WebTransportError")
+	init := map[string]any{"source": "stream", "streamErrorCode": uint32(code)}
+	if try(func() { out = constructor.New(init) }) != nil { // Chromium
+		try(func() { out = constructor.New("", init) }) // as the standard has it; without one the code is 0
+	}
+	return out
 }
 
 // call calls a method that gives a promise; how that ends doesn't matter any more.
