@@ -34,7 +34,6 @@ func TestSuite(t *testing.T) {
 		{"two", Options{Workers: 2}, "wasm/relaxed", 2, true},
 		{"exact", Options{Workers: 2, exact: true}, "wasm/simd", 2, true},
 		{"plain", Options{Workers: 2}, "wasm/relaxed", 1, false}, // on a page that isn't isolated
-		{"unshared", Options{Workers: 2, unshared: true}, "wasm/relaxed", 1, false},
 		{"unshared exact", Options{unshared: true, exact: true}, "wasm/simd", 1, false},
 		{"old", Options{Workers: 3}, "wasm/simd", 3, true}, // where there is no relaxed SIMD
 	} {

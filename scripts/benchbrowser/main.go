@@ -33,11 +33,14 @@ const rows, cols, inner = 512, 1536, 384
 
 func run() error {
 	page := flag.String("page", "docs/browser-speed.md", "the `file` to write; - for the terminal")
-	rounds := flag.Int("rounds", 25, "how often each one's turn comes")
-	slice := flag.Int("slice", 80, "`milliseconds` of a turn")
+	rounds := flag.Int("rounds", 40, "how often each one's turn comes")
+	slice := flag.Int("slice", 30, "`milliseconds` of a turn")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if *rounds < 1 || *slice < 1 {
+		return fmt.Errorf("-rounds %d and -slice %d: want at least 1", *rounds, *slice)
+	}
 	out, err := measure(ctx, *rounds, *slice)
 	if err != nil {
 		return err
@@ -61,6 +64,24 @@ type outcome struct {
 type contestant struct {
 	Name, Kind, Version string
 	GFLOPS              [3][]float64 // NN, NT, TN; by round
+}
+
+// check fails if the page has failed, or has not measured everybody.
+func (o *outcome) check(rounds int) (*outcome, error) {
+	if o.Fail != "" {
+		return nil, fmt.Errorf("the page says: %s", o.Fail)
+	}
+	if len(o.Contestants) != onnxruntime+1 {
+		return nil, fmt.Errorf("the page says: %d contestants, want %d", len(o.Contestants), onnxruntime+1)
+	}
+	for _, c := range o.Contestants {
+		for t, x := range c.GFLOPS {
+			if len(x) != rounds {
+				return nil, fmt.Errorf("the page says: %d turns of %s (%s), want %d", len(x), c.Name, trans[t], rounds)
+			}
+		}
+	}
+	return o, nil
 }
 
 // measure opens the page and waits for what it says.
@@ -110,10 +131,7 @@ func measure(ctx context.Context, rounds, slice int) (*outcome, error) {
 	defer cancel()
 	select {
 	case o := <-done:
-		if o.Fail != "" {
-			return nil, fmt.Errorf("the page says: %s", o.Fail)
-		}
-		return &o, nil
+		return o.check(rounds)
 	case <-b.Exited():
 		return nil, errors.New("the browser has ended")
 	case <-ctx.Done():
