@@ -41,7 +41,7 @@ func TestBrowser(t *testing.T) {
 	t.Run("insecure", func(t *testing.T) {
 		ip := ownIP(t)
 		page := browsertest.Page{Plain: true, Host: ip}
-		browsertest.GoTest{Dir: dir, Args: args("^TestTab(Echo|Insecure|Circuit)"), Env: startTabDaemons(t, ip), Page: page}.Run(t)
+		browsertest.GoTest{Dir: dir, Args: args("^TestTab(Echo|Insecure|Circuit)$"), Env: startTabDaemons(t, ip), Page: page}.Run(t)
 	})
 	t.Run("node", func(t *testing.T) {
 		env := startTabDaemons(t, "127.0.0.1")
@@ -89,7 +89,7 @@ type tabDaemons struct {
 	first   *Host
 	other   *Host // is asked to dial a tab
 	path    *freezer
-	members sync.Map // whom the first one relays for, by peer id
+	members sync.Map // whom they relay for, by peer id
 
 	mu      sync.Mutex
 	restart *Host // can be asked to end and to begin again
@@ -102,10 +102,6 @@ func startTabDaemons(t *testing.T, ip string) map[string]string {
 	at := net.JoinHostPort(ip, "0")
 	d := &tabDaemons{t: t}
 	d.first, d.other = newTestHost(t, Config{Listen: []string{at}}), newTestHost(t, Config{Listen: []string{at}})
-	d.first.RelayFor(func(peer string) bool {
-		_, ok := d.members.Load(peer)
-		return ok
-	})
 	d.config = Config{Listen: []string{at}, Identity: filepath.Join(t.TempDir(), "identity")}
 	d.restart = newTestHost(t, d.config)
 	d.config.Listen = d.restart.Addrs()
@@ -129,6 +125,10 @@ func linkTo(h *Host) Link {
 }
 
 func (d *tabDaemons) serve(h *Host) {
+	h.RelayFor(func(peer string) bool {
+		_, ok := d.members.Load(peer)
+		return ok
+	})
 	serve(h, echo)
 	h.Handle(sumProto, func(_ string, c net.Conn) { // of all that comes
 		defer c.Close()

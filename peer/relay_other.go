@@ -3,9 +3,11 @@
 package peer
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +18,7 @@ import (
 	pbv2 "github.com/libp2p/go-libp2p/p2p/protocol/circuitv2/pb"
 	"github.com/libp2p/go-libp2p/p2p/protocol/circuitv2/relay"
 	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
 )
 
 const (
@@ -104,6 +107,46 @@ func (h *Host) addrs() []ma.Multiaddr {
 		own = h.host.Network().ListenAddresses()
 	}
 	return advertised(own, h.announce)
+}
+
+// advertised is what others are told: the listeners' addresses own and those announced. Of each host all transports stand
+// together, so that whoever takes only the first ones has all of these.
+func advertised(own, announce []ma.Multiaddr) []ma.Multiaddr {
+	own = dialable(own)
+	announce = certified(announce, own)
+	own = slices.DeleteFunc(own, func(a ma.Multiaddr) bool { return isCircuit(a) || ma.Contains(announce, a) })
+	slices.SortStableFunc(own, func(a, b ma.Multiaddr) int {
+		if la, lb := manet.IsIPLoopback(a), manet.IsIPLoopback(b); la != lb {
+			if lb {
+				return -1
+			}
+			return 1
+		}
+		return bytes.Compare(a[0].Bytes(), b[0].Bytes())
+	})
+	all := append(announce, own...)
+	return all[:min(len(all), maxLinkAddrs)]
+}
+
+// certified adds the hashes of the own certificates to addresses of WebTransport without any, and drops these where it
+// isn't listened on: nobody could dial them.
+func certified(announce, own []ma.Multiaddr) (out []ma.Multiaddr) {
+	var hashes ma.Multiaddr
+	for _, a := range own {
+		if kindOf(a) == kindWebTransport {
+			hashes = slices.DeleteFunc(slices.Clone(a), func(c ma.Component) bool { return c.Protocol().Code != ma.P_CERTHASH })
+			break
+		}
+	}
+	for _, a := range announce {
+		if kindOf(a) == kindWebTransport && len(certHashes(a)) == 0 {
+			if a = ma.Join(a, hashes); len(hashes) == 0 {
+				continue
+			}
+		}
+		out = append(out, a)
+	}
+	return out
 }
 
 // reserve is for browsers: a daemon needs no relay.
