@@ -51,7 +51,7 @@ function laptop() { // the same one on whatever machine the pictures are taken
 
 /** Has pieces move, and stops them under way: pictures of the ring in which nothing flies tell less. */
 async function stir(page) {
-  await say(page, { type: 'pieces', list: [['gather', 0], ['reduce', 1]] });
+  await say(page, { type: 'pieces', list: Array.from({ length: 64 }, (_, i) => [i % 2 ? 'reduce' : 'gather', i]) });
   await page.waitForSelector('#ring .dot.out', { state: 'attached' });
   await page.evaluate(() => {
     const flights = document.getAnimations().filter((a) => a.effect.target.matches('.dot'));

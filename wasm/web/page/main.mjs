@@ -13,6 +13,7 @@ const askAtMost = 10000;      // milliseconds until an answer counts as missing
 const leaveWithin = 15000;    // milliseconds for handing over; then the worker is ended
 const paintEvery = 250;       // milliseconds between two drawings of the curve
 const rateOver = 30000;       // milliseconds over which the time that is left is guessed
+const steady = 5000;          // milliseconds before that is guessed at all
 const lendAtMost = 2048;      // MiB
 const lendUnknown = 1024;     // MiB, where the browser doesn't say how much memory the device has
 
@@ -256,7 +257,7 @@ function showRun() {
 
 function left(steps) {
   const [from, to] = [pace[0], pace.at(-1)];
-  if (steps <= 0 || !to || to[1] <= from[1] || to[0] - from[0] < 2000) return '';
+  if (steps <= 0 || !to || to[1] <= from[1] || to[0] - from[0] < steady) return '';
   return `about ${duration(steps * (to[0] - from[0]) / (to[1] - from[1]))} left`;
 }
 
@@ -290,7 +291,7 @@ function showPeers() {
   const fault = status.faults?.at(-1);
   text('event', fault && fault.seconds_ago < 300
     ? `${duration(1000 * fault.seconds_ago)} ago: ${fault.reason.includes(fault.peer.slice(-8)) ? '' : `${short(fault.peer)}, `}${fault.reason}. The others went on.`
-    : own && pieces.gather ? `${count(pieces.gather)} pieces borrowed, ${count(pieces.reduce)} given back` : '\u00a0');
+    : own && pieces.gather ? `${plural(pieces.gather, 'piece')} borrowed, ${count(pieces.reduce)} given back` : '\u00a0');
 }
 
 function showGiven() {
