@@ -331,6 +331,36 @@ onPage('dots fly when pieces move, and not for those who want less motion', {}, 
   assert.equal(await page.locator('#ring .dot').count(), 0);
 });
 
+function screenLocks() {
+  globalThis.locks = { held: 0, asked: 0, refuse: false };
+  Object.defineProperty(navigator, 'wakeLock', {
+    value: {
+      async request() {
+        locks.asked++;
+        if (locks.refuse) throw new Error('the battery is low');
+        locks.held++;
+        return { async release() { locks.held--; } };
+      },
+    },
+  });
+}
+
+onPage('the screen stays on while the device takes part, if that is wanted', { init: screenLocks }, async (page) => {
+  await word(page, 'Not joined');
+  await page.check('#awake');
+  assert.deepEqual(await page.evaluate(() => locks), { held: 0, asked: 0, refuse: false });
+  await computing(page);
+  assert.deepEqual(await page.evaluate(() => locks), { held: 1, asked: 1, refuse: false });
+  await page.click('#pause');
+  await say(page, { type: 'state', state: 'paused' });
+  await page.waitForFunction(() => locks.held === 0);
+  await page.evaluate(() => { locks.refuse = true; });
+  await page.click('#main');
+  await page.waitForFunction(() => document.querySelector('#notice').textContent.endsWith('the battery is low'));
+  assert.equal(await page.isChecked('#awake'), false);
+  assert.equal(await page.evaluate(() => locks.asked), 2);
+});
+
 onPage('a peer that was lost is told of', {}, async (page) => {
   await word(page, 'Not joined');
   await computing(page);

@@ -46,7 +46,7 @@ async function ask() {
     const answer = await fetch(new URL('run.json', document.baseURI), {
       headers: { Authorization: `Shoal ${key}` }, cache: 'no-store', credentials: 'omit', redirect: 'error', signal: late,
     });
-    if (answer.status === 401) return become('wronglink');
+    if (answer.status === 401 && !inRun(state)) return become('wronglink');
     if (answer.status === 503 && !joined) {
       become('soon');
       return again();
@@ -376,20 +376,21 @@ setInterval(() => { if (since) soon(); }, 1000); // the time that was given
 
 // --- the screen
 
-let lock = null;
-async function stayAwake() {
-  const want = $('awake').checked && inRun(state) && state !== 'paused' && !document.hidden;
-  if (!want) {
-    lock?.release();
-    lock = null;
-  } else if (!lock || lock.released) {
-    try {
-      lock = await navigator.wakeLock.request('screen');
-    } catch (e) {
+let lock = null;              // a promise of the browser's lock; null: none is wanted
+
+function stayAwake() {
+  const want = $('awake').checked && inRun(state) && state !== 'paused' && !document.hidden; // a hidden page loses it anyhow
+  if (want && !lock) {
+    lock = navigator.wakeLock.request('screen');
+    lock.catch((e) => {
+      lock = null;
       notice = `The browser doesn’t keep the screen on: ${e.message}`;
       $('awake').checked = false;
       soon();
-    }
+    });
+  } else if (!want && lock) {
+    lock.then((l) => l.release(), () => {}); // one that was refused has been told of
+    lock = null;
   }
 }
 $('awake').addEventListener('change', stayAwake);
