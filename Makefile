@@ -68,13 +68,14 @@ faults: build
 numerics:
 	go test -count=1 -run '^TestNumerics$$' -v . -numerics
 
-# Go, a C compiler for the race detector, Python for the interop tests, Chromium and Node for the browser's, and the compiler
+# Go, a C compiler for the race detector, Python for the interop tests, Chromium, Firefox and Node for the browser's, and the compiler
 # that makes its kernels; any Go from 1.21 on fetches the version in go.mod by itself.
 install-needs:
 	@need=""; command -v go >/dev/null || need="golang-go"; \
 	command -v gcc >/dev/null || command -v clang >/dev/null || need="$$need gcc libc6-dev"; \
 	python3 -c 'import ensurepip, venv' 2>/dev/null || need="$$need python3-venv"; \
 	[ -n "$$CHROMIUM" ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null || need="$$need chromium"; \
+	[ -n "$$FIREFOX" ] || command -v firefox-esr >/dev/null || command -v firefox >/dev/null || need="$$need firefox-esr"; \
 	command -v node >/dev/null || need="$$need nodejs"; command -v npm >/dev/null || need="$$need npm"; \
 	command -v clang-19 >/dev/null && command -v wasm-ld-19 >/dev/null || need="$$need clang-19 lld-19"; \
 	if [ -n "$$need" ]; then \
@@ -94,7 +95,7 @@ check-vet:
 	$(call step,go vet,go vet ./... && GOOS=js GOARCH=wasm go vet . ./wasm ./peer ./kernel/wasm)
 
 check-static:
-	$(call step,staticcheck,go tool staticcheck ./... && GOOS=js GOARCH=wasm $$(go tool -n staticcheck) . ./wasm ./peer ./kernel/wasm)
+	$(call step,staticcheck,go tool staticcheck ./... && GOOS=js GOARCH=wasm $$(go tool -n staticcheck) . ./wasm ./kernel/wasm)
 
 check-imports:
 	$(call step,import rules,go test -count=1 -short ./internal/deptest)
@@ -106,6 +107,7 @@ platform-%:
 
 check-browser:
 	$(call step,build for the browser,go test -count=1 -run TestBuildsForBrowser ./internal/deptest)
+	$(call step,tests in Node,PATH="$$PATH:$$(go env GOROOT)/lib/wasm" GOOS=js GOARCH=wasm go test -count=1 ./wasm)
 
 check-noasm:
 	$(call step,tests without assembly,go test -tags noasm -shuffle=on $(NUMBERS))
@@ -125,9 +127,9 @@ check-testnet: build
 		grep '"state_hash"' build/four.json && \
 		cmp <(grep -o '"state_hash": "[0-9a-f]\{64\}"' build/four.json) <(grep -o '"state_hash": "[0-9a-f]\{64\}"' build/one.json))
 
-# The page in a real browser.
-check-page:
-	$(call step,the page,cd scripts/pagetest && npm ci --no-audit --no-fund --silent && node --test)
+# The page in real browsers, at first over a server and a peer that are invented.
+check-page: wasm build
+	$(call step,the page,scripts/pagetest/run.sh)
 
 # Last, so that its lines are the last ones that one sees. Tests with processes have the machine for themselves: the race
 # detector slows their processes down, and finds in package shoal what it would find there.
