@@ -20,6 +20,6 @@
 // lan.go), or by its id and secret through any peer of any run (ProvideRun, FindRun; dht.go). See [Note: who gets the
 // secret]. A Host is a node of the DHT from the first call of these on.
 //
-// Bounds, all of them on purpose (limits.go, mux.go, records.go): connections, streams per peer, records of the DHT, and
-// memory that other peers can make this one hold.
+// Bounds, all of them on purpose (limits.go, mux.go, records.go, relay_other.go): connections, streams per peer, circuits,
+// records of the DHT, and memory that other peers can make this one hold.
 package peer

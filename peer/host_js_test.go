@@ -60,8 +60,6 @@ func kinds(t *testing.T, l Link) map[kind][]string {
 	return out
 }
 
-func hasWebTransport() bool { return !js.Global().Get("WebTransport").IsUndefined() }
-
 func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
@@ -161,7 +159,7 @@ func TestTabInsecure(t *testing.T) {
 	if js.Global().Get("isSecureContext").Bool() {
 		t.Skip("this page is a secure one")
 	}
-	if hasWebTransport() || !js.Global().Get("SharedArrayBuffer").IsUndefined() {
+	if !js.Global().Get("WebTransport").IsUndefined() || !js.Global().Get("SharedArrayBuffer").IsUndefined() {
 		t.Error("an insecure page with WebTransport or SharedArrayBuffer")
 	}
 }
