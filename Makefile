@@ -7,6 +7,8 @@
 # make dist   archives of the program for linux, darwin and windows, in build/dist
 # make compare   trains one run in each way to share it out, in a minute, and writes docs/strategies.md
 # make faults    kills and stops peers at every point of a step, in half an hour, and writes the tables of docs/faults.md
+# make bench-browser   compares products of matrices in a browser with other libraries and this CPU, in minutes, and writes
+#                      docs/browser-speed.md
 # make numerics  compares ways to sum gradients, in minutes, and writes the table in docs/numerics.md
 
 SHELL := /bin/bash
@@ -30,7 +32,7 @@ define step
 endef
 
 .NOTPARALLEL:
-.PHONY: test build wasm gen dist long compare faults numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
+.PHONY: test build wasm gen dist long compare faults bench-browser numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
 	check-platforms check-noasm check-interop check-unit check-testnet check-page check-tabs
 
 # With this a test that finds no browser fails, rather than being skipped.
@@ -63,6 +65,11 @@ compare: build
 # Every role and phase, killed and stopped: the tables in docs/faults.md.
 faults: build
 	go run ./scripts/faults --program build/shoal
+
+# kernel/wasm in Chromium, TensorFlow.js, ONNX Runtime Web and AVX2, compared: docs/browser-speed.md.
+bench-browser: install-needs
+	cd scripts/benchbrowser && npm ci --ignore-scripts --no-audit --no-fund --silent
+	go run ./scripts/benchbrowser
 
 # Ways to sum gradients, compared: the table in docs/numerics.md.
 numerics:
