@@ -109,9 +109,13 @@ onPage('what was given is counted over pauses', {}, async (page) => {
   assert.equal(await text(page, 'share'), '0%');
   assert.equal(await page.locator('#ring .own').count(), 0);
   await page.click('#main');
-  await say(page, { type: 'self', peer: own, backend: 'wasm', workers: 1, shared: true, transport: 'websocket' });
-  await say(page, { type: 'usage', memory: 100 * 2 ** 20, cores: 1, samples: 8 });
+  await say(page, { type: 'state', state: 'computing' });
+  for (const transport of ['websocket', 'websocket, webtransport']) { // what changes meanwhile is told again
+    await say(page, { type: 'self', peer: peerID(7), backend: 'wasm/relaxed', workers: 1, shared: true, transport });
+    await say(page, { type: 'usage', memory: 100 * 2 ** 20, cores: 1, samples: 8 });
+  }
   await page.waitForFunction(() => document.querySelector('#samples').textContent === '648');
+  assert.equal(await text(page, 'notice'), 'wasm/relaxed, 1 worker, websocket, webtransport');
 });
 
 onPage('a change of what is lent is told on request', {}, async (page) => {

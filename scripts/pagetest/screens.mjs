@@ -25,9 +25,9 @@ const scenes = {
   async idle() {},
   async training(page) {
     await joined(page);
-    await say(page, { type: 'self', peer: own, backend: 'wasm', workers: 3, shared: true, transport: 'webtransport' });
+    await say(page, { type: 'self', peer: own, backend: 'wasm/relaxed', workers: 7, shared: true, transport: 'websocket' });
     await say(page, { type: 'state', state: 'computing' });
-    await say(page, { type: 'usage', memory: 212 * 2 ** 20, cores: 3, samples: 1984 });
+    await say(page, { type: 'usage', memory: 212 * 2 ** 20, cores: 6.4, samples: 1984 });
     const loss = losses(268);
     for (const [step, l] of loss.slice(120)) await say(page, { type: 'progress', step, steps: 450, loss: l, samples: 0, elapsedMs: 0, peers: 6 });
     await say(page, { type: 'status', status: status({ peer: own, step: 268, loss: loss.at(-1)[1], members: training, samples_per_second: 402 }) });

@@ -30,8 +30,9 @@ let joined = false;           // once joined, the figures of what was given stay
 let worker = null, self = null, usage = {}, report = null;
 let offer = null;             // what the peer was told: {cores, memory}
 let since = 0, spent = 0;     // when computing began, and milliseconds of it before that
-let given = nothing();        // by the peer as it is now, and
-let before = nothing();       // by those before it, which paused or lost the run
+let given = nothing();        // by the peer as it is now,
+let before = nothing();       // and by those before it, which paused or lost the run
+let counted = '';             // the id of the peer as it is now
 const pace = [];              // [time, step] of late
 let pieces = { gather: 0, reduce: 0 };
 
@@ -125,9 +126,9 @@ function hear(m) {
       become(m.state, m.reason);
       break;
     case 'self':
+      if (m.peer !== counted) another();
+      counted = m.peer;
       self = m;
-      for (const k in given) before[k] += given[k];
-      given = nothing();
       break;
     case 'progress':
       chart.add(m.step, m.loss);
@@ -135,8 +136,7 @@ function hear(m) {
       break;
     case 'status':
       learn(m.status);
-      given.sent = m.status.traffic.reduce((sum, t) => sum + t.sent, 0);
-      given.received = m.status.traffic.reduce((sum, t) => sum + t.received, 0);
+      counts({ sent: m.status.traffic.reduce((sum, t) => sum + t.sent, 0), received: m.status.traffic.reduce((sum, t) => sum + t.received, 0) });
       break;
     case 'pieces':
       for (const [kind] of m.list) if (kind in pieces) pieces[kind]++;
@@ -144,12 +144,24 @@ function hear(m) {
       break;
     case 'usage':
       usage = m;
-      given.samples = m.samples;
+      counts({ samples: m.samples });
       break;
     case 'notice': notice = m.text; break;
     case 'report': report = m.report; break;
   }
   soon();
+}
+
+/** Takes counters of the peer; one that fell is another peer's, which has begun anew. */
+function counts(now) {
+  if (Object.keys(now).some((k) => now[k] < given[k])) another();
+  Object.assign(given, now);
+}
+
+/** What was given so far counts on its own from now on. */
+function another() {
+  for (const k in given) before[k] += given[k];
+  given = nothing();
 }
 
 /** Whether a state of the peer is from before it heard what the volunteer wants, or a part of that. */
@@ -202,7 +214,7 @@ function show() {
   text('pill-word', word);
   $('state').dataset.tone = $('pill').dataset.tone = tone;
   text('sentence', sentence(state, reason));
-  text('notice', state === 'done' ? outcome() : notice);
+  text('notice', state === 'done' ? outcome() : notice || means());
   showButtons();
   showOffer();
   if (info) showRun();
@@ -229,6 +241,12 @@ function say(t) {
   say.next = t;
   clearTimeout(say.timer);
   say.timer = setTimeout(() => text('said', t), 300);
+}
+
+/** With what this device takes part, for those who want to know. */
+function means() {
+  if (state !== 'computing' || !self) return '';
+  return [self.backend, plural(self.workers, 'worker'), self.transport].filter(Boolean).join(', ');
 }
 
 function outcome() {
