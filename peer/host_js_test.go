@@ -18,6 +18,8 @@ import (
 	"syscall/js"
 	"testing"
 	"time"
+
+	ma "github.com/multiformats/go-multiaddr"
 )
 
 const (
@@ -465,5 +467,21 @@ func TestTabDialledBack(t *testing.T) {
 	}
 	if len(h.Addrs()) != 2 {
 		t.Errorf("addresses: %v", h.Addrs())
+	}
+}
+
+// The browser is told a name where there is one, and TLS where the address says so.
+func TestTabURLs(t *testing.T) {
+	for text, want := range map[string]string{
+		"/ip4/192.0.2.1/tcp/1/ws":                       "ws://192.0.2.1:1/",
+		"/ip6/2001:db8::1/tcp/1/ws":                     "ws://[2001:db8::1]:1/",
+		"/dns/example.org/tcp/443/wss":                  "wss://example.org:443/",
+		"/dns4/example.org/tcp/443/tls/ws":              "wss://example.org:443/",
+		"/ip4/192.0.2.1/tcp/443/tls/sni/example.org/ws": "wss://example.org:443/",
+	} {
+		got, err := wsURL(ma.StringCast(text))
+		if err != nil || got != want {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
 	}
 }
