@@ -8,6 +8,7 @@ import (
 	"shoal"
 	"shoal/fsdp"
 	"shoal/internal/report"
+	"shoal/internal/sysinfo"
 )
 
 const (
@@ -171,7 +172,7 @@ func (v *view) status(took time.Duration) {
 	if took > 0 {
 		cores = min(1, busy.Seconds()/took.Seconds()) * float64(v.workers)
 	}
-	v.post(usageMessage{"usage", live.Memory(), cores, live.Computed()})
+	v.post(usageMessage{"usage", live.Memory(), cores, sysinfo.RSS(), live.Computed()})
 	if state == computing && s.Stuck != "" {
 		v.is(waiting, s.Stuck)
 	}
