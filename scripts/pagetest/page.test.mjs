@@ -94,7 +94,7 @@ onPage('joining, pausing, resuming, leaving', {}, async (page) => {
   await page.waitForFunction(() => told.filter((m) => m.type === 'join').length === 2);
 });
 
-onPage('what was given is counted over pauses', {}, async (page) => {
+onPage('what was given is counted over pauses, in which the run is still shown', {}, async (page, server) => {
   await word(page, 'Not joined');
   await computing(page);
   const all = members(3, 2), total = all.reduce((sum, m) => sum + m.owned, 0);
@@ -107,6 +107,8 @@ onPage('what was given is counted over pauses', {}, async (page) => {
   await say(page, { type: 'state', state: 'paused' });
   await word(page, 'Paused');
   assert.equal(await text(page, 'share'), '0%');
+  server.answer = runJSON({ status: status({ step: 125 }) });
+  await page.waitForFunction(() => document.querySelector('#figures').textContent.startsWith('Step 125 of 450'));
   assert.equal(await page.locator('#ring .own').count(), 0);
   await page.click('#main');
   await say(page, { type: 'state', state: 'computing' });

@@ -32,11 +32,12 @@ const scenes = {
     for (const [step, l] of loss.slice(120)) await say(page, { type: 'progress', step, steps: 450, loss: l, samples: 0, elapsedMs: 0, peers: 6 });
     await say(page, { type: 'status', status: status({ peer: own, step: 268, loss: loss.at(-1)[1], members: training, samples_per_second: 402 }) });
   },
-  async paused(page) {
+  async paused(page, server) {
     await scenes.training(page);
     await page.click('#pause');
+    server.answer = runJSON({ status: status({ step: 271, members: members(3, 2), samples_per_second: 377 }) });
     await say(page, { type: 'state', state: 'paused' });
-    await say(page, { type: 'status', status: status({ peer: own, step: 271, loss: 0.09, members: members(3, 2), samples_per_second: 377 }) });
+    await page.waitForFunction(() => document.querySelector('#figures').textContent.startsWith('Step 271'));
   },
   async refused(page) {
     await joined(page);
@@ -71,7 +72,7 @@ export async function take(browser, folder) {
     server.answer = runJSON({ status: status({ members: idle }) });
     const page = await open(browser, server, { hash: makeLink(), init: laptop, viewport: looks.wide.size });
     await page.waitForSelector('#main:not([hidden])');
-    await play(page);
+    await play(page, server);
     for (const [look, { size, colorScheme }] of Object.entries(looks)) {
       await page.emulateMedia({ colorScheme });
       await page.setViewportSize(size);

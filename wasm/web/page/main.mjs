@@ -56,7 +56,7 @@ async function ask() {
     const got = await answer.json();
     info = got;
     curve(got.losses);
-    if (!self || !inRun(state)) learn(got.status); // in the run, the peer's own is newer
+    if (!self || looksOn()) learn(got.status); // in the run, the peer's own is newer
     if (['asking', 'soon', 'unreachable', 'wronglink'].includes(state)) become('idle');
     if (state === 'idle' && status.steps > 0 && status.step >= status.steps) become('over');
   } catch (e) {
@@ -65,9 +65,12 @@ async function ask() {
   again();
 }
 
+/** Whether what happens in the run is known from the daemon, for this device takes no part. */
+const looksOn = () => !inRun(state) || state === 'paused';
+
 function again() {
   clearTimeout(ask.timer);
-  if (!inRun(state) && !['over', 'done', 'wronglink'].includes(state)) ask.timer = setTimeout(ask, askEvery);
+  if (looksOn() && !['over', 'done', 'wronglink'].includes(state)) ask.timer = setTimeout(ask, askEvery);
 }
 
 function curve(losses) {
@@ -187,10 +190,8 @@ function become(next, why = '') {
   if (next !== state) notice = '';
   state = next;
   reason = why || '';
-  if (['left', 'refused', 'failed', 'done'].includes(state)) {
-    dismiss();
-    if (state !== 'done') ask();
-  }
+  if (['left', 'refused', 'failed', 'done'].includes(state)) dismiss();
+  if (['left', 'refused', 'failed', 'paused'].includes(state)) ask();
   stayAwake();
   soon();
 }
