@@ -155,6 +155,17 @@ func TestTabEcho(t *testing.T) {
 	}
 }
 
+// Chromium's WebTransport is used on a secure page.
+func TestTabHasWebTransport(t *testing.T) {
+	daemon(t)
+	if strings.Contains(userAgent(), "Firefox/") {
+		t.Skip("not in Firefox")
+	}
+	if !hasWebTransport() {
+		t.Errorf("no WebTransport in %s", userAgent())
+	}
+}
+
 // A page that came by http from another machine has no WebTransport.
 func TestTabInsecure(t *testing.T) {
 	daemon(t)

@@ -51,7 +51,7 @@ var (
 // has received of a stream when the other end says that it won't read on, with which many of libp2p's streams end. Only
 // Chromium is known to be right.
 func hasWebTransport() bool {
-	return !js.Global().Get("WebTransport").IsUndefined() && strings.Contains(userAgent(), " Chrome/")
+	return !js.Global().Get("WebTransport").IsUndefined() && strings.Contains(userAgent(), "Chrome/")
 }
 
 func userAgent() string {
