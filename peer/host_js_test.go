@@ -479,6 +479,12 @@ func TestTabDialledBack(t *testing.T) {
 	if len(h.Addrs()) != 2 {
 		t.Errorf("addresses: %v", h.Addrs())
 	}
+	settle(t, "circuits", 0, func() int { // the one that was the way to ask
+		if strings.HasPrefix(h.do(t, l, "relaying"), "{Circuits:0 ") {
+			return 0
+		}
+		return 1
+	})
 }
 
 // The browser is told a name where there is one, and TLS where the address says so.

@@ -202,6 +202,9 @@ func (h *Host) straighten(ctx context.Context, circuit network.Conn) network.Con
 		}
 		r.mu.Unlock()
 		close(answered)
+		if err == nil { // nobody uses it: all who have it wait here
+			circuit.Close()
+		}
 		h.log.Debug("asked a peer to dial", "peer", short(id), "err", err)
 	}
 	select {
