@@ -35,6 +35,9 @@ func (c *Core) watch() {
 		reason = c.lostContact(lost, unheld)
 	case unheld > 0:
 		reason = c.nobodyHolds(unheld, lost)
+		if saved, _ := c.st.newest(c.livingInView(), c.reads); saved != nil {
+			reason += fmt.Sprintf(": unless that comes back, the run goes back to the checkpoint of step %d", saved.Step)
+		}
 	}
 	if c.over || reason == c.stuck.reason {
 		return
@@ -112,6 +115,9 @@ func (c *Core) lostContact(missing []Member, unheld int) string {
 	if unheld > 0 {
 		why += fmt.Sprintf(", and nobody else holds %d of %d ranges of the model", unheld, len(c.st.ranges))
 		help = c.cfg.LastResort
+		if saved, _ := c.st.newest(c.livingInView(), c.reads); saved != nil {
+			help = fmt.Sprintf("shoal recover goes back to the checkpoint of step %d", saved.Step)
+		}
 	}
 	return fmt.Sprintf("waiting for %s, without which the run can't go on (%s); if that is gone for good, %s", c.names(missing), why, help)
 }
