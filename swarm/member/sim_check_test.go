@@ -35,6 +35,7 @@ type chronicle struct {
 	survived   uint64 // highest index among those who recovered
 	finals     map[int64]final
 	abandoned  map[uint64]bool // member ids that were given to nobody
+	restores   int             // times that the run went back to a checkpoint
 }
 
 type final struct{ fence, follows uint64 }
@@ -173,6 +174,7 @@ func (w *world) sameEntry(p *proc, m *moment, e Entry) {
 // goneBack asserts that the run goes back to a checkpoint only where nobody holds some range, and forgets what was decided
 // after that checkpoint.
 func (w *world) goneBack(p *proc, e Entry) {
+	w.restores++
 	old := w.newest
 	held := true
 	for r := range old.place.Owner {

@@ -21,6 +21,7 @@ type schedule struct {
 	*world
 	calm int64      // moment after which nothing more goes wrong
 	more *rand.Rand // for disasters
+	doom int        // how often one is tried before other mischief
 }
 
 // shape makes a world from a seed.
@@ -42,10 +43,17 @@ func shape(seed uint64) (toy, setup, *rand.Rand) {
 	s.timing = Timing{Beat: 2, Election: 6, Resend: 4, Down: 5, Suspect: 16, Stuck: 24, Deadline: 14, LostAfter: 400}
 	y := toyFor(rng, seed, 6+rng.IntN(14))
 	s.flaps = rng.IntN(8) == 0
-	if own := rand.New(rand.NewPCG(seed, 7)); own.IntN(4) == 0 {
-		s.saves, s.timing.LostAfter = 1+own.IntN(3), 100
+	if seed%4 == 2 {
+		s.saving(seed)
 	}
 	return y, s, rng
+}
+
+// saving makes a setup one with checkpoints, in which there may be a disaster.
+func (s *setup) saving(seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	s.saves, s.timing.LostAfter = 1+rng.IntN(3), 100
+	s.peers, s.backups, s.browsers = 3+rng.IntN(3), rng.IntN(2), 0
 }
 
 func newSchedule(t testing.TB, seed uint64, change func(*setup)) *schedule {
@@ -54,6 +62,9 @@ func newSchedule(t testing.TB, seed uint64, change func(*setup)) *schedule {
 		change(&s)
 	}
 	d := &schedule{world: newWorld(t, seed, y, s), calm: int64(30+rng.IntN(120)) * perTick, more: rand.New(rand.NewPCG(seed, 9))}
+	if d.toy.saves > 0 {
+		d.doom = 1 + d.more.IntN(12)
+	}
 	return d
 }
 
@@ -127,7 +138,9 @@ func (d *schedule) mischief() {
 	if p == nil || d.newest == nil { // before the first view a run ends with its creator
 		return
 	}
-	if d.toy.saves > 0 && d.more.IntN(4) == 0 && d.disaster() {
+	if d.doom > 0 {
+		d.doom--
+		d.disaster()
 		return
 	}
 	ticks := func(n int) int64 { return perTick * int64(1+d.rng.IntN(n)) }
@@ -319,7 +332,7 @@ func (d *schedule) kill(p *proc) {
 
 // disaster kills all who hold some range, where the others are a quorum and one of them can read a checkpoint: they go back to
 // that (PROTOCOL.md 8).
-func (d *schedule) disaster() bool {
+func (d *schedule) disaster() {
 	m := d.newest
 	var victims []*proc
 	for _, h := range m.place.Holders(d.more.IntN(len(m.place.Owner))) {
@@ -329,12 +342,11 @@ func (d *schedule) disaster() bool {
 		return d.lives(id, victims) && !d.procs[id].leaving && d.procs[id].core.CanRead() != ""
 	})
 	if !d.quiet() || !reads || !d.quorate(victims) {
-		return false
+		return
 	}
 	for _, v := range victims {
 		v.end("is killed, and nobody holds what it held")
 	}
-	return true
 }
 
 // massacre kills so many voters that there is no quorum, while somebody has each range: then the survivors begin the log
@@ -535,6 +547,26 @@ func TestSchedules(t *testing.T) {
 			wrong++
 			t.Errorf("seed %d: %s\nreplay: go test ./swarm/member -run '^TestSchedules$' -schedules 1 -seed %d -v", seed, fault, seed)
 		}
+	}
+}
+
+// TestDisasters runs schedules with checkpoints, in which all holders of some range die now and then: the run goes back.
+func TestDisasters(t *testing.T) {
+	n, back := uint64(150), 0
+	if testing.Short() || raceEnabled {
+		n = 30
+	}
+	for seed := range n {
+		cryptotest.SetGlobalRandom(t, seed)
+		d := newSchedule(t, seed, func(s *setup) { s.saving(seed) })
+		if fault := d.run(); fault != "" {
+			t.Errorf("seed %d: %s", seed, fault)
+		}
+		back += d.restores
+	}
+	t.Logf("%d times the run went back", back)
+	if back < int(n)/5 {
+		t.Errorf("in %d schedules the run went back %d times: too few", n, back)
 	}
 }
 

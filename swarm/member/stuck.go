@@ -87,7 +87,8 @@ func (c *Core) CutOff() bool {
 }
 
 // giveUp ends this member's part if the processes have ended that alone held some range, and so many voters with them that
-// the log can't say so.
+// the log can't say so. Not where somebody has a checkpoint who may live: the others may go back to that, with a quorum, or
+// this member by a recovery.
 func (c *Core) giveUp() {
 	if c.stuck.lacking == 0 || c.tick-c.stuck.lacking < uint64(c.cfg.Timing.LostAfter) {
 		return
@@ -97,6 +98,10 @@ func (c *Core) giveUp() {
 		if c.peers[m.ID].dead {
 			dead = append(dead, m)
 		}
+	}
+	may := slices.DeleteFunc(slices.Clone(c.st.ViewIDs), func(id uint64) bool { return c.peers[id] != nil && c.peers[id].dead })
+	if saved, _ := c.st.newest(may, c.reads); saved != nil {
+		return
 	}
 	if unheld := c.unheld(dead); unheld > 0 {
 		c.stop(Stopped{Peer: dead[0].Peer, Rank: c.st.rank(dead[0].ID), Local: true, Reason: c.nobodyHolds(unheld, dead) + ": " + c.cfg.LastResort})
