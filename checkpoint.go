@@ -301,6 +301,7 @@ func (m *member) follow(e swarm.Entry) error {
 	}
 	m.task.resume = point
 	if m.cfg.Checkpoint == "" {
+		m.missing = errors.New("this peer has no folder for checkpoints")
 		return nil
 	}
 	entries, err := checkpoint.List(m.cfg.Checkpoint)

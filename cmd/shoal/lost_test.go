@@ -86,6 +86,25 @@ func TestLostShardsGoBack(t *testing.T) {
 	ends(t, k.hash, append(left, late)...)
 }
 
+// TestStoppedForTooLong: those who hold some shard were only stopped, but for longer than mesh.lost_after. The others have gone
+// back meanwhile; when they go on they are told so, and come in again.
+func TestStoppedForTooLong(t *testing.T) {
+	k := keepers(t, 5, 800, 2, false)
+	for _, p := range k.all[:2] {
+		p.cmd.Process.Signal(syscall.SIGSTOP)
+	}
+	for _, p := range k.all[2:] {
+		p.says(t, ": going back to the checkpoint of step ")
+	}
+	for _, p := range k.all[:2] {
+		p.cmd.Process.Signal(syscall.SIGCONT)
+	}
+	for _, p := range k.all[:2] {
+		p.says(t, "joining again as a newcomer")
+	}
+	ends(t, k.hash, k.all...)
+}
+
 // TestKilledGoingBack: one more is killed while the others go back.
 func TestKilledGoingBack(t *testing.T) {
 	k := keepers(t, 7, 400, 2, false)
