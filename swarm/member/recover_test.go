@@ -135,7 +135,7 @@ func FuzzRecovered(f *testing.F) {
 		f.Add(snapshotOf(st, 5, 2, newConf(1, 2)), uint64(2))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, self uint64) {
-		got, err := Recovered([][]byte{b}, self, []uint64{1}, nil)
+		got, err := Recovered([][]byte{b}, self, []uint64{1}, map[uint64]string{1: "a", self: "a"})
 		if err != nil {
 			return
 		}
