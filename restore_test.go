@@ -3,6 +3,7 @@ package shoal
 import (
 	"context"
 	"maps"
+	"reflect"
 	"runtime"
 	"slices"
 	"sync"
@@ -45,6 +46,9 @@ func TestGoesBack(t *testing.T) {
 		if n := len(got.Views); n != 2 || got.Views[1].Step != 10 || len(got.Views[1].Members) != 2 {
 			t.Errorf("the views are %+v", got.Views)
 		}
+		if !reflect.DeepEqual(got.Views, reports[0].Views) {
+			t.Errorf("the views are %+v and %+v", got.Views, reports[0].Views)
+		}
 	}
 	var all []int
 	for s := 1; s <= 15; s++ {
@@ -67,8 +71,8 @@ func TestGoesBack(t *testing.T) {
 	}
 }
 
-// TestGoesBackWithoutAllFiles: the run goes back when a peer is in it that has not all files of the checkpoint. That one stays
-// a member, waits until the others have read it, and gets its part from them; all end as if nothing had happened.
+// TestGoesBackWithoutAllFiles: the run goes back when two peers are in it that have not all files of the checkpoint. These stay
+// members, wait until the others have read it, and get their parts from them; all end as if nothing had happened.
 func TestGoesBackWithoutAllFiles(t *testing.T) {
 	run := small()
 	run.Train.Steps, run.Mesh.Backups, run.Mesh.LostAfter = 900, 0, 1
@@ -92,36 +96,41 @@ func TestGoesBackWithoutAllFiles(t *testing.T) {
 			}
 		case 2:
 			c.Progress = func(p Progress) {
-				if p.Peers == 4 {
+				if p.Peers == 5 {
 					runtime.Goexit()
 				}
 			}
 		}
 	})
 	cfgs[0].RunFile.Checkpoint.Every = 300
-	var late *Report
-	var lateErr error
+	var late [2]*Report
+	var lateErr [2]error
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		select {
-		case <-whole:
-		case <-ctx.Done():
-			return
-		}
-		late, lateErr = Run(ctx, Config{Link: link, Memory: 1 << 30, Cores: 1, Listen: []string{"/ip4/127.0.0.1/tcp/0"}, Checkpoint: t.TempDir(), OnNotice: said.add})
-	})
+	for i := range late {
+		wg.Go(func() {
+			select {
+			case <-whole:
+			case <-ctx.Done():
+				return
+			}
+			late[i], lateErr[i] = Run(ctx, Config{Link: link, Memory: 1 << 30, Cores: 1, Listen: []string{"/ip4/127.0.0.1/tcp/0"}, Checkpoint: t.TempDir(), OnNotice: said.add})
+		})
+	}
 	reports, errs := runAll(ctx, cancel, cfgs)
 	wg.Wait()
-	for i, got := range []*Report{reports[0], reports[1], late} {
-		if err := slices.Concat(errs[:2], []error{lateErr})[i]; err != nil {
+	for i, got := range []*Report{reports[0], reports[1], late[0], late[1]} {
+		if err := slices.Concat(errs[:2], lateErr[:])[i]; err != nil {
 			t.Fatal(err)
 		}
 		sameRun(t, want, got)
 		if got.ResumedStep == 0 || got.ResumedStep%300 != 0 || !maps.Equal(got.StepHashes, want.StepHashes) {
 			t.Errorf("peer %d: it says that it went on from step %d", i, got.ResumedStep)
 		}
+		if !reflect.DeepEqual(got.Views, reports[0].Views) {
+			t.Errorf("peer %d: the views are %+v, want %+v", i, got.Views, reports[0].Views)
+		}
 	}
-	if said.count("this peer doesn't have all of it, and comes in again when the others have read it") != 1 {
-		t.Errorf("the late one said %q", said.lines)
+	if said.count("this peer doesn't have all of it, and comes in again when the others have read it") != 2 {
+		t.Errorf("the late ones said %q", said.lines)
 	}
 }

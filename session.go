@@ -122,6 +122,7 @@ func (m *member) goBack(ctx context.Context) (first swarm.Entry, err error) {
 	if first = *m.comm.back; first.View != nil && first.View.Rank >= 0 {
 		return first, nil
 	}
+	m.history.undo()
 	if v := first.View; v != nil {
 		m.notice("%s: this peer doesn't have all of it, and comes in again when the others have read it", v.Reason)
 	}
