@@ -1,5 +1,6 @@
 # make test   everything that CI does, and before it what a fresh Debian machine lacks
 # make build  the program, as build/shoal
+# make wasm   the peer for browsers, compressed, into wasm/web/dist; a program that is built afterwards has it inside
 # make gen    writes generated files anew
 # make long   the tests that take minutes: the default run, memory of 64 million parameters, many simultaneous starts, deaths
 #             of any two of five, networks that are cut for long, speeds of joins and with a slow peer
@@ -17,6 +18,8 @@ PLATFORMS := linux-amd64 linux-arm64 darwin-arm64 windows-amd64
 NUMBERS   := ./kernel/... ./model/... ./fsdp/...
 # Each writes its folder's generated files, or compares them.
 GENERATORS := $(shell find . -name generate.sh -not -path './build/*')
+# Tests of cmd/shoal whose peers are tabs of browsers.
+TABS      := ^TestTab
 # A run of seconds, for the check that the number of processes does not change the result.
 SMALL     := --run examples/small.yaml --timeout 3m --json
 
@@ -27,21 +30,27 @@ define step
 endef
 
 .NOTPARALLEL:
-.PHONY: test build gen dist long compare faults numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
-	check-platforms check-noasm check-interop check-unit check-testnet
+.PHONY: test build wasm gen dist long compare faults numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
+	check-platforms check-noasm check-interop check-unit check-testnet check-page check-tabs
 
+# With this a test that finds no browser fails, rather than being skipped.
+test: export SHOAL_BROWSER := 1
 test: install-needs check-format check-generated check-vet check-static check-imports check-platforms check-browser \
-	check-noasm check-interop check-testnet check-unit
+	check-noasm check-interop wasm check-testnet check-page check-unit check-tabs
 	@echo "== all ok"
 
 build:
 	go build -o build/shoal ./cmd/shoal
 
+# In a minute or two, nearly all of it for the compression, which a peer that has not changed is spared.
+wasm:
+	$(call step,the browser's peer,go run ./scripts/buildwasm)
+
 gen:
 	for g in $(GENERATORS); do "$$g" || exit 1; done
 
 # Archives to install from: the same bytes from the same commit and Go.
-dist:
+dist: wasm
 	go run ./scripts/dist
 
 long:
@@ -59,12 +68,15 @@ faults: build
 numerics:
 	go test -count=1 -run '^TestNumerics$$' -v . -numerics
 
-# Go, a C compiler for the race detector, and Python for the interop tests; any Go from 1.21 on fetches the version in
-# go.mod by itself.
+# Go, a C compiler for the race detector, Python for the interop tests, Chromium and Node for the browser's, and the compiler
+# that makes its kernels; any Go from 1.21 on fetches the version in go.mod by itself.
 install-needs:
 	@need=""; command -v go >/dev/null || need="golang-go"; \
 	command -v gcc >/dev/null || command -v clang >/dev/null || need="$$need gcc libc6-dev"; \
 	python3 -c 'import ensurepip, venv' 2>/dev/null || need="$$need python3-venv"; \
+	[ -n "$$CHROMIUM" ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null || need="$$need chromium"; \
+	command -v node >/dev/null || need="$$need nodejs"; command -v npm >/dev/null || need="$$need npm"; \
+	command -v clang-19 >/dev/null && command -v wasm-ld-19 >/dev/null || need="$$need clang-19 lld-19"; \
 	if [ -n "$$need" ]; then \
 		if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 			echo "make test needs: $$need" >&2; exit 1; \
@@ -79,10 +91,10 @@ check-generated:
 	$(call step,generated files,for g in $(GENERATORS); do "$$g" --check || exit 1; done)
 
 check-vet:
-	$(call step,go vet,go vet ./...)
+	$(call step,go vet,go vet ./... && GOOS=js GOARCH=wasm go vet . ./wasm ./peer ./kernel/wasm)
 
 check-static:
-	$(call step,staticcheck,go tool staticcheck ./...)
+	$(call step,staticcheck,go tool staticcheck ./... && GOOS=js GOARCH=wasm $$(go tool -n staticcheck) . ./wasm ./peer ./kernel/wasm)
 
 check-imports:
 	$(call step,import rules,go test -count=1 -short ./internal/deptest)
@@ -113,8 +125,15 @@ check-testnet: build
 		grep '"state_hash"' build/four.json && \
 		cmp <(grep -o '"state_hash": "[0-9a-f]\{64\}"' build/four.json) <(grep -o '"state_hash": "[0-9a-f]\{64\}"' build/one.json))
 
+# The page in a real browser.
+check-page:
+	$(call step,the page,cd scripts/pagetest && npm ci --no-audit --no-fund --silent && node --test)
+
 # Last, so that its lines are the last ones that one sees. Tests with processes have the machine for themselves: the race
 # detector slows their processes down, and finds in package shoal what it would find there.
 check-unit:
 	$(call step,tests,go test -race -shuffle=on -timeout 15m $$(go list ./... | grep -v /cmd/shoal))
-	$(call step,tests with processes,go test -shuffle=on -timeout 15m ./cmd/shoal)
+	$(call step,tests with processes,go test -shuffle=on -timeout 15m -skip '$(TABS)' ./cmd/shoal)
+
+check-tabs:
+	$(call step,tests with tabs,go test -timeout 15m -run '$(TABS)' ./cmd/shoal)

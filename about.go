@@ -110,6 +110,14 @@ func (l *Live) Backend() string {
 	return ""
 }
 
+// Workers is how many compute workers a browser's peer has; 0 before it is in the run, and for a daemon.
+func (l *Live) Workers() int {
+	if d, ok := l.computesWith().(interface{ Workers() int }); ok {
+		return d.Workers()
+	}
+	return 0
+}
+
 // Memory is how many bytes of what this peer offers are in use now.
 func (l *Live) Memory() (used int64) {
 	if d := l.computesWith(); d != nil {

@@ -4,7 +4,7 @@ import (
 	"syscall/js"
 
 	"shoal/kernel"
-	"shoal/kernel/cpu"
+	"shoal/kernel/wasm"
 )
 
 const (
@@ -13,10 +13,17 @@ const (
 
 	// mostMemory is what a tab or a Node process offers by default, in bytes, if the machine has as much.
 	mostMemory = 2 << 30
+
+	mostWorkers = 24 // as many as kernel/wasm starts
 )
 
+// newDevice starts the compute workers. All memory that is offered is taken at once.
 func newDevice(cfg *Config) (kernel.Device, error) {
-	return cpu.New(cpu.Config{Threads: 1, Path: cfg.Kernel})
+	cores := cfg.Cores
+	if cores == 0 {
+		cores = allCores()
+	}
+	return wasm.New(wasm.Options{Workers: min(cores, mostWorkers), Bytes: cfg.Memory})
 }
 
 // DefaultMemory is what Config.Memory is by default, in bytes.

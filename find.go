@@ -73,7 +73,7 @@ func (m *member) notice(format string, args ...any) {
 // that started it says so.
 func (m *member) beFound(ctx context.Context, link peer.Link) error {
 	link.Peer, link.Addrs = m.host.Self(), m.host.Addrs()
-	if err := m.host.ProvideRun(link); err != nil {
+	if err := m.host.ProvideRun(link); err != nil && !errors.Is(err, errors.ErrUnsupported) { // a browser isn't found, it finds
 		return err
 	}
 	if m.cfg.joins() {

@@ -3,6 +3,7 @@ module shoal
 go 1.26.0
 
 require (
+	github.com/andybalholm/brotli v1.3.0
 	github.com/fxamacker/cbor/v2 v2.10.0
 	github.com/ipfs/go-cid v0.6.2
 	github.com/ipfs/go-datastore v0.9.2

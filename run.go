@@ -39,9 +39,6 @@ type member struct {
 	comm *comm   // of the engine
 }
 
-// ErrMemory is wrapped by the error of a browser's peer that does not get the memory that it offers.
-var ErrMemory = errors.New("there is not so much memory")
-
 func run(ctx context.Context, cfg Config) (rep *Report, err error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -163,7 +160,11 @@ func (m *member) openDevice() error {
 	return nil
 }
 
+// cores is how many this peer computes with.
 func (m *member) cores() int {
+	if d, ok := m.device.(interface{ Workers() int }); ok { // a browser may give fewer than were asked for
+		return d.Workers()
+	}
 	if m.cfg.Cores > 0 {
 		return m.cfg.Cores
 	}

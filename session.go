@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"shoal/fsdp"
@@ -33,6 +34,7 @@ func (m *member) open(ctx context.Context) (start entry, err error) {
 	if err != nil {
 		return start, err
 	}
+	m.host.RelayFor(m.knows)
 	if m.cfg.OnSelf != nil {
 		m.cfg.OnSelf(m.host.Self())
 	}
@@ -63,6 +65,12 @@ func (m *member) open(ctx context.Context) (start entry, err error) {
 		}
 	}
 	return start, m.joinCheckpoints()
+}
+
+// knows says whether a peer is a member of the run, as far as this one knows.
+func (m *member) knows(peer string) bool {
+	node := m.chunks.known.Load()
+	return node != nil && slices.ContainsFunc(node.Members(), func(p swarm.Member) bool { return p.Peer == peer })
 }
 
 // session is one membership: from being admitted to the run's end, or to where this peer is not in it any more.
@@ -341,6 +349,7 @@ func (m *member) engine(ctx context.Context, first swarm.Entry) (*fsdp.Engine, e
 		return nil, err
 	}
 	cfg.Progress = m.progress()
+	cfg.Computed = m.live.computed
 	return fsdp.NewEngine(cfg)
 }
 

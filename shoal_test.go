@@ -175,12 +175,26 @@ func TestOneRunOneHash(t *testing.T) {
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {
 			var samples int64
-			reports := together(t, peers(c.n, c.change)...)
+			lives := make([]*Live, c.n)
+			reports := together(t, peers(c.n, func(i int, cfg *Config) {
+				if c.change != nil {
+					c.change(i, cfg)
+				}
+				cfg.OnLive = func(l *Live) { lives[i] = l }
+			})...)
 			for _, got := range reports {
 				sameRun(t, want, got)
 			}
-			for _, p := range reports[0].Peers {
+			var told, computed []int64
+			for i, p := range reports[0].Peers {
 				samples += p.Samples
+				computed = append(computed, p.Samples)
+				told = append(told, lives[i].Computed())
+			}
+			slices.Sort(computed)
+			slices.Sort(told)
+			if !slices.Equal(told, computed) { // whoever is first in the list need not be of rank 0
+				t.Errorf("peers tell of %v samples that they computed, the report of %v", told, computed)
 			}
 			if want := int64(4*100 + 32); samples != want { // 30 steps are four epochs and two batches
 				t.Errorf("peers computed %d samples, want %d", samples, want)

@@ -32,6 +32,7 @@ type Live struct {
 	lacks  string // what this peer waits for of the data; empty if it does not
 	now    progressed
 	seen   []progressed // within rateWindow, oldest first
+	own    int64        // samples that were computed here
 	membership
 }
 
@@ -85,6 +86,20 @@ func (l *Live) committed(step int, samples int64, loss float64, retries int) {
 		drop++
 	}
 	l.seen = l.seen[drop:]
+}
+
+// computed takes note of samples of a committed step that were computed here.
+func (l *Live) computed(samples int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.own += samples
+}
+
+// Computed is how many samples this peer has computed in committed steps.
+func (l *Live) Computed() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.own
 }
 
 // rate is the run's samples per second; 0 if it is not known.

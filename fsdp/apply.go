@@ -90,6 +90,9 @@ func (e *Engine) commit(o *Outcome) error {
 		e.update(o)
 	}
 	e.res.Samples += e.computed
+	if e.cfg.Computed != nil {
+		e.cfg.Computed(e.computed)
+	}
 	e.res.RunSamples = o.Total
 	e.res.Losses = append(e.res.Losses, o.Loss)
 	e.place.fill(e.tried.fills)

@@ -95,6 +95,7 @@ type Config struct {
 	Export func(p model.Param, values []float32) error
 
 	Progress func(*Outcome)       // called after each Commit and Retry; may be nil
+	Computed func(samples int64)  // called after each Commit with those of its samples that were computed here; may be nil
 	Trace    func(Event)          // called from several goroutines; may be nil
 	Stats    func(*Result) []byte // this member's row for everybody's report; may be nil
 	At       func(Point)          // called at each Point, by the engine's goroutine: to make faults happen; may be nil

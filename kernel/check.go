@@ -137,3 +137,18 @@ func (d dims) String() string {
 
 func rowsCols(rows, cols int) dims { return dims{"rows cols", [5]int{rows, cols}} }
 func lengths(n int) dims           { return dims{"n", [5]int{n}} }
+
+// CheckTransfer says whether b can take or give size bytes in one piece; if not, it reports that to h. op is the method's
+// name, Upload or Download.
+func CheckTransfer(h Host, op string, b Buffer, size int) bool {
+	switch {
+	case b.None() || !h.Owns(b.Mem):
+		h.Fail(fmt.Errorf("kernel: %s: no buffer, or one that is freed or belongs to another device", op))
+	case b.Off < 0 || b.Len < 0 || b.Off > b.Mem.Len()-b.Len || size != b.Len*b.Mem.DType().Size():
+		h.Fail(fmt.Errorf("kernel: %s of %d bytes: the buffer has %d elements of %v at offset %d of %d", op, size, b.Len,
+			b.Mem.DType(), b.Off, b.Mem.Len()))
+	default:
+		return true
+	}
+	return false
+}

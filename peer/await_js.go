@@ -68,36 +68,39 @@ func function(number int) js.Value { return onCall().Call("bind", js.Null(), num
 // settled is what became of a promise.
 type settled struct {
 	value js.Value
-	err   error
+	err   error // not nil if it was rejected, with value
 }
 
-// then has f called, which must not block, with what becomes of a promise.
-func then(promise js.Value, f func(settled)) {
+// then has f called, which must not block, with what becomes of a promise, unless forget is called before.
+func then(promise js.Value, f func(settled)) (forget func()) {
 	var yes, no int
+	forget = func() { calls.remove(yes, no) }
 	end := func(s settled) {
-		calls.remove(yes, no)
+		forget()
 		f(s)
 	}
 	yes = calls.add(func(v js.Value) { end(settled{value: v}) })
-	no = calls.add(func(v js.Value) { end(settled{err: jsError(v)}) })
+	no = calls.add(func(v js.Value) { end(settled{v, jsError(v)}) })
 	promise.Call("then", function(yes), function(no))
+	return forget
 }
 
-// await waits for a promise. When ctx ends first, late is called with what the promise gives later, if it is not nil.
-func await(ctx context.Context, promise js.Value, late func(js.Value)) (js.Value, error) {
+// await waits for a promise. When ctx ends first, nobody hears of what becomes of it.
+func await(ctx context.Context, promise js.Value) (js.Value, error) {
 	c := make(chan settled, 1)
-	then(promise, func(s settled) { c <- s })
+	forget := then(promise, func(s settled) { c <- s })
 	select {
 	case s := <-c:
 		return s.value, s.err
 	case <-ctx.Done():
-		go func() { // ends with the promise, at the latest when what made it is closed
-			if s := <-c; s.err == nil && late != nil {
-				late(s.value)
-			}
-		}()
+		forget()
 		return js.Value{}, context.Cause(ctx)
 	}
+}
+
+// ignore keeps the browser from complaining that nobody looks at how a promise ends.
+func ignore(promise js.Value) {
+	promise.Call("catch", js.Global().Get("Boolean")) // any function that does nothing
 }
 
 // jsError is what JavaScript has thrown, as an error of one line.

@@ -16,9 +16,9 @@ type Config struct {
 	// process at a time. Default "": a new key that lives as long as the Host.
 	Identity string
 
-	// Listen are the addresses to listen on: multiaddrs (/ip4/../tcp/.., /ip4/../tcp/../ws, /ip4/../udp/../quic-v1), or
-	// the short form host:port, which is all three on that port; TCP and WebSocket share it. ":4001" is port 4001 on
-	// all interfaces. Port 0 takes a free one. Default: ":0".
+	// Listen are the addresses to listen on: multiaddrs (/ip4/../tcp/.., /ip4/../tcp/../ws, /ip4/../udp/../quic-v1,
+	// /ip4/../udp/../quic-v1/webtransport), or the short form host:port, which is all four on that port: TCP and WebSocket
+	// share it, QUIC and WebTransport too. ":4001" is port 4001 on all interfaces. Port 0 takes a free one. Default: ":0".
 	Listen []string
 
 	// Announce are more addresses under which others reach this peer, such as those of a router that forwards a port:
@@ -99,10 +99,10 @@ func parseListen(text string) ([]listenAddr, error) {
 		if err != nil {
 			return nil, err
 		}
-		if kindOf(a) == kindOther || !startsWithIP(a) {
-			return nil, fmt.Errorf("can't listen on %q: want /ip4/../tcp/.., /ip4/../tcp/../ws, /ip4/../udp/../quic-v1 or host:port", text)
+		if k := kindOf(a); k == kindOther || k == kindCircuit || !startsWithIP(a) {
+			return nil, fmt.Errorf("can't listen on %q: want /ip4/../tcp/.., /ip4/../tcp/../ws, /ip4/../udp/../quic-v1, /ip4/../udp/../quic-v1/webtransport or host:port", text)
 		}
-		return []listenAddr{{addr: a}}, nil
+		return []listenAddr{{addr: withoutCertHashes(a)}}, nil // the certificate is a new one
 	}
 	host, port, err := splitHostPort(text)
 	if err != nil {
@@ -165,6 +165,7 @@ func allTransports(ip string, port int) []ma.Multiaddr {
 		ma.StringCast(fmt.Sprintf("%s/tcp/%d", ip, port)),
 		ma.StringCast(fmt.Sprintf("%s/udp/%d/quic-v1", ip, port)),
 		ma.StringCast(fmt.Sprintf("%s/tcp/%d/ws", ip, port)),
+		ma.StringCast(fmt.Sprintf("%s/udp/%d/quic-v1/webtransport", ip, port)),
 	}
 }
 

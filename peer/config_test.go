@@ -9,9 +9,9 @@ import (
 
 func TestParseListen(t *testing.T) {
 	for text, want := range map[string][]string{
-		"127.0.0.1:7":             {"/ip4/127.0.0.1/tcp/7", "/ip4/127.0.0.1/udp/7/quic-v1", "/ip4/127.0.0.1/tcp/7/ws"},
-		"localhost:0":             {"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1", "/ip4/127.0.0.1/tcp/0/ws"},
-		"[::1]:7":                 {"/ip6/::1/tcp/7", "/ip6/::1/udp/7/quic-v1", "/ip6/::1/tcp/7/ws"},
+		"127.0.0.1:7":             {"/ip4/127.0.0.1/tcp/7", "/ip4/127.0.0.1/udp/7/quic-v1", "/ip4/127.0.0.1/tcp/7/ws", "/ip4/127.0.0.1/udp/7/quic-v1/webtransport"},
+		"localhost:0":             {"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1", "/ip4/127.0.0.1/tcp/0/ws", "/ip4/127.0.0.1/udp/0/quic-v1/webtransport"},
+		"[::1]:7":                 {"/ip6/::1/tcp/7", "/ip6/::1/udp/7/quic-v1", "/ip6/::1/tcp/7/ws", "/ip6/::1/udp/7/quic-v1/webtransport"},
 		"/ip4/10.0.0.1/tcp/5/ws":  {"/ip4/10.0.0.1/tcp/5/ws"},
 		"/ip6/::/udp/5/quic-v1":   {"/ip6/::/udp/5/quic-v1"},
 		"127.0.0.1":               nil,
@@ -45,7 +45,7 @@ func TestParseListen(t *testing.T) {
 		}
 	}
 	all, err := parseListen(":4001")
-	if err != nil || len(all) != 6 || all[0].optional || !all[5].optional {
+	if err != nil || len(all) != 8 || all[0].optional || !all[7].optional {
 		t.Errorf("all interfaces: %v, %v", all, err)
 	}
 }

@@ -10,6 +10,7 @@ type deadline struct {
 	mu    sync.Mutex
 	timer *time.Timer
 	past  chan struct{} // closed once it has come; nil before the first use
+	off   bool
 }
 
 // done is closed when the deadline has come. A deadline that is moved gets a new channel if the old one is closed.
@@ -37,7 +38,7 @@ func (d *deadline) set(t time.Time) {
 	if over(d.channel()) {
 		d.past = make(chan struct{})
 	}
-	if t.IsZero() {
+	if t.IsZero() || d.off {
 		return
 	}
 	left := time.Until(t)
@@ -55,6 +56,17 @@ func (d *deadline) set(t time.Time) {
 		}
 	})
 	d.timer = timer
+}
+
+// stop ends its timer, for ever.
+func (d *deadline) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.off = true
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
 }
 
 // over says whether c is closed.

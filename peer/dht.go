@@ -296,6 +296,7 @@ func parseVia(via []string) (targets []*target, err error) {
 		} else if t.addrs, err = parseAnnounce(text); err != nil {
 			return nil, err
 		}
+		t.addrs = certified(t.addrs, nil)
 		targets = append(targets, t)
 	}
 	return targets, nil

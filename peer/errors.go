@@ -110,7 +110,7 @@ func list(addrs []ma.Multiaddr) string {
 
 // brief is an address as people write it: "192.0.2.7:4001/tcp".
 func brief(a ma.Multiaddr) string {
-	if kindOf(a) == kindOther {
+	if k := kindOf(a); k == kindOther || k == kindCircuit {
 		return a.String()
 	}
 	host := a[0].Value()

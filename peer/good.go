@@ -14,15 +14,17 @@ const maxGood = 1024 // addresses that are remembered
 // a peer tells all its addresses, and of most machines only some can be reached from here.
 type goodAddrs struct {
 	mu    sync.Mutex
-	order []string // oldest first, as bytes of the multiaddr
+	order []string // oldest first, as addrKey
 	known map[string]bool
+
+	rankCircuits func([]ma.Multiaddr) // sorts them; nil: as they are
 }
 
 func newGoodAddrs() *goodAddrs { return &goodAddrs{known: map[string]bool{}} }
 
 // connected is for a network's notifications.
 func (g *goodAddrs) connected(_ network.Network, c network.Conn) {
-	if c.Stat().Direction == network.DirOutbound {
+	if c.Stat().Direction == network.DirOutbound && !throughCircuit(c) {
 		g.add(c.RemoteMultiaddr())
 	}
 }
@@ -30,7 +32,7 @@ func (g *goodAddrs) connected(_ network.Network, c network.Conn) {
 func (g *goodAddrs) add(a ma.Multiaddr) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	key := string(a.Bytes())
+	key := addrKey(a)
 	if g.known[key] {
 		return
 	}
@@ -48,7 +50,7 @@ func (g *goodAddrs) split(addrs []ma.Multiaddr) (good, others []ma.Multiaddr) {
 	defer g.mu.Unlock()
 	others = slices.Clone(addrs)
 	others = slices.DeleteFunc(others, func(a ma.Multiaddr) bool {
-		if !g.known[string(a.Bytes())] {
+		if !g.known[addrKey(a)] {
 			return false
 		}
 		good = append(good, a)
@@ -56,3 +58,5 @@ func (g *goodAddrs) split(addrs []ma.Multiaddr) (good, others []ma.Multiaddr) {
 	})
 	return good, others
 }
+
+func addrKey(a ma.Multiaddr) string { return string(withoutCertHashes(a).Bytes()) }

@@ -61,7 +61,7 @@ func TestSeveralListeners(t *testing.T) {
 	}
 	defer b.Close()
 	serve(b, echo)
-	if n := len(b.Addrs()); n != 6 {
+	if n := len(b.Addrs()); n != 8 {
 		t.Errorf("%d addresses: %v", n, b.Addrs())
 	}
 	for _, addr := range b.Addrs() {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -34,7 +33,9 @@ type Host struct {
 	good     *goodAddrs
 	ends     *lastEnds
 	log      *slog.Logger
+	maxPeers int
 	disc     discovery
+	relaying relaying
 
 	ctx    context.Context // ends when Close begins
 	cancel context.CancelFunc
@@ -53,9 +54,10 @@ type Host struct {
 // newHost wraps a libp2p host that listens already.
 func newHost(h host.Host, id *identity, s settings) *Host {
 	ctx, cancel := context.WithCancel(context.Background())
-	out := &Host{host: h, identity: id, announce: s.announce, good: s.good, ends: newLastEnds(), log: s.Log, ctx: ctx, cancel: cancel}
+	out := &Host{host: h, identity: id, announce: s.announce, good: s.good, ends: newLastEnds(), log: s.Log, maxPeers: s.MaxPeers, ctx: ctx, cancel: cancel}
 	h.Network().Notify(&network.NotifyBundle{ConnectedF: s.good.connected, DisconnectedF: out.disconnected})
 	h.Network().Notify(&network.NotifyBundle{ConnectedF: out.ends.connected})
+	s.good.rankCircuits = out.rankCircuits
 	return out
 }
 
@@ -63,21 +65,9 @@ func newHost(h host.Host, id *identity, s settings) *Host {
 func (h *Host) Self() string { return h.host.ID().String() }
 
 // Addrs are the addresses at which others may dial this peer, as multiaddrs: those of Config.Announce and those of the
-// interfaces that it listens on, with their actual ports; loopback addresses last. At most 32, as a Link holds.
-func (h *Host) Addrs() []string {
-	own, err := h.host.Network().InterfaceListenAddresses()
-	if err != nil { // the interfaces can't be listed: what is listened on by name is still known
-		own = h.host.Network().ListenAddresses()
-	}
-	return texts(advertised(own, h.announce))
-}
-
-// advertised is what others are told: the listeners' addresses own and those announced.
-func advertised(own, announce []ma.Multiaddr) []ma.Multiaddr {
-	own = slices.DeleteFunc(dialable(own), func(a ma.Multiaddr) bool { return ma.Contains(announce, a) })
-	all := append(slices.Clone(announce), own...)
-	return all[:min(len(all), maxLinkAddrs)]
-}
+// interfaces that it listens on, with their actual ports; loopback addresses last. A browser's lead through the daemons to
+// which it is connected, one each; it has none before the first Open. At most 32, as a Link holds.
+func (h *Host) Addrs() []string { return texts(h.addrs()) }
 
 func texts(addrs []ma.Multiaddr) []string {
 	out := make([]string, len(addrs))
@@ -150,6 +140,7 @@ func (h *Host) open(ctx context.Context, id peer.ID, addrs []ma.Multiaddr, proto
 	if err != nil {
 		return nil, dialError(ctx, id, h.host.Peerstore().Addrs(id), err)
 	}
+	h.reserve(ctx, conn)
 	if ctx.Err() != nil { // yamux keeps a stream for ever that is opened with such a context
 		return nil, fmt.Errorf("open stream to peer %s: %w", short(id), context.Cause(ctx))
 	}

@@ -81,9 +81,10 @@ func receive[T any](t testing.TB, c <-chan T) T {
 
 // transports are the addresses to listen on, one transport each.
 var transports = map[string]string{
-	"tcp":  "/ip4/127.0.0.1/tcp/0",
-	"quic": "/ip4/127.0.0.1/udp/0/quic-v1",
-	"ws":   "/ip4/127.0.0.1/tcp/0/ws",
+	"tcp":          "/ip4/127.0.0.1/tcp/0",
+	"quic":         "/ip4/127.0.0.1/udp/0/quic-v1",
+	"webtransport": "/ip4/127.0.0.1/udp/0/quic-v1/webtransport",
+	"ws":           "/ip4/127.0.0.1/tcp/0/ws",
 }
 
 func eachTransport(t *testing.T, f func(t *testing.T, a, b *Host)) {
@@ -466,7 +467,7 @@ func TestPortInUse(t *testing.T) {
 	refuse(t, err, nil, "192.0.2.1:4001/tcp")
 }
 
-// host:port is TCP, QUIC and WebSocket, all of which work.
+// host:port is TCP, QUIC, WebTransport and WebSocket, all of which work.
 func TestShortForm(t *testing.T) {
 	b := newTestHost(t, Config{Listen: []string{"127.0.0.1:0"}})
 	serve(b, echo)
@@ -482,12 +483,12 @@ func TestShortForm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.RemoteAddr().String(); got != text+"/p2p/"+b.Self() {
+		if got := c.RemoteAddr().String(); got != withoutCertHashes(addr).String()+"/p2p/"+b.Self() {
 			t.Errorf("dialled %s, connected to %s", text, got)
 		}
 		c.Close()
 	}
-	if !slices.Equal(kinds, []string{"tcp", "quic", "ws"}) {
+	if !slices.Equal(kinds, []string{"tcp", "quic", "webtransport", "ws"}) {
 		t.Errorf("listens on %v", b.Addrs())
 	}
 	// Given all of them, TCP it is.

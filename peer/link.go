@@ -1,6 +1,8 @@
 package peer
 
 import (
+	"bytes"
+	"compress/flate"
 	"crypto/rand"
 	"encoding/base32"
 	"encoding/binary"
@@ -8,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
+	"slices"
 	"strings"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -18,7 +22,8 @@ import (
 //
 // Its text is one word, "shoal:" and lower-case base32, which shells, chat programs and URLs leave alone. In it are, in
 // this order: version (1 byte), peer id, run, secret, count of addresses, addresses, each with its length in front, and
-// a CRC-32C of all that.
+// a CRC-32C of all that. In version 2 the part from the count on is compressed (DEFLATE): addresses of WebTransport have
+// two hashes each, which are the same in all of them. Of the two versions the shorter one is written.
 type Link struct {
 	Peer   string   // peer id
 	Addrs  []string // multiaddrs at which to dial it, at most 32
@@ -32,6 +37,7 @@ var ErrBadLink = errors.New("not a usable link")
 const (
 	linkPrefix   = "shoal:"
 	linkVersion  = 1
+	linkPacked   = 2    // the version whose addresses are compressed
 	maxLinkText  = 8192 // bytes
 	maxLinkAddrs = 32
 	maxLinkField = 128 // bytes of run and secret
@@ -71,17 +77,17 @@ func (l Link) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := appendField([]byte{linkVersion}, []byte(id))
+	head := appendField(nil, []byte(id))
 	for _, f := range []struct{ name, text string }{{"run", l.Run}, {"secret", l.Secret}} {
 		if len(f.text) > maxLinkField || !printable(f.text) {
 			return nil, fmt.Errorf("link's %s must be printable ASCII, at most %d bytes", f.name, maxLinkField)
 		}
-		b = appendText(b, f.text)
+		head = appendText(head, f.text)
 	}
 	if len(l.Addrs) > maxLinkAddrs {
 		return nil, fmt.Errorf("link has %d addresses, at most %d", len(l.Addrs), maxLinkAddrs)
 	}
-	b = append(b, byte(len(l.Addrs)))
+	addrs := []byte{byte(len(l.Addrs))}
 	for _, text := range l.Addrs {
 		a, err := parseAddr(text)
 		if err != nil {
@@ -90,8 +96,13 @@ func (l Link) encode() ([]byte, error) {
 		if len(a.Bytes()) > maxLinkAddr {
 			return nil, fmt.Errorf("link's address %q is too long", text)
 		}
-		b = appendField(b, a.Bytes())
+		addrs = appendField(addrs, a.Bytes())
 	}
+	version := byte(linkVersion)
+	if packed := deflate(addrs); len(packed) < len(addrs) {
+		version, addrs = linkPacked, packed
+	}
+	b := slices.Concat([]byte{version}, head, addrs)
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
 }
 
@@ -109,22 +120,25 @@ func ParseLink(text string) (Link, error) {
 		crc32.Checksum(b[:len(b)-4], castagnoli) != binary.BigEndian.Uint32(b[len(b)-4:]) {
 		return Link{}, fmt.Errorf("%w: it is cut short or mistyped", ErrBadLink)
 	}
-	if b[0] != linkVersion {
-		return Link{}, fmt.Errorf("%w: it is of version %d, this program reads version %d", ErrBadLink, b[0], linkVersion)
+	if b[0] != linkVersion && b[0] != linkPacked {
+		return Link{}, fmt.Errorf("%w: it is of version %d, this program reads versions up to %d", ErrBadLink, b[0], linkPacked)
 	}
-	l, err := decodeLink(b[1 : len(b)-4])
+	l, err := decodeLink(b[1:len(b)-4], b[0] == linkPacked)
 	if err != nil {
 		return Link{}, fmt.Errorf("%w: %w", ErrBadLink, err)
 	}
 	return l, nil
 }
 
-// decodeLink reads the fields behind the version.
-func decodeLink(b []byte) (l Link, err error) {
+// decodeLink reads the fields behind the version. packed says that the addresses are compressed.
+func decodeLink(b []byte, packed bool) (l Link, err error) {
 	d := linkDecoder{b: b}
 	id := d.field(maxLinkPeer)
 	l.Run = d.text()
 	l.Secret = d.text()
+	if packed && d.err == nil {
+		d.b, d.err = inflate(d.b)
+	}
 	for n := d.count(); n > 0 && d.err == nil; n-- {
 		a, err := ma.NewMultiaddrBytes(d.field(maxLinkAddr))
 		if d.err == nil && err != nil {
@@ -143,6 +157,31 @@ func decodeLink(b []byte) (l Link, err error) {
 	}
 	l.Peer = p.String()
 	return l, l.Check()
+}
+
+func deflate(b []byte) []byte {
+	var out bytes.Buffer
+	w, err := flate.NewWriter(&out, flate.BestCompression)
+	if err == nil {
+		_, err = w.Write(b)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		panic(err) // the level is valid, and a Buffer takes all
+	}
+	return out.Bytes()
+}
+
+// inflate undoes deflate for what a link may have of addresses.
+func inflate(b []byte) ([]byte, error) {
+	const most = 1 + maxLinkAddrs*(2+maxLinkAddr) // bytes
+	out, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(b)), most+1))
+	if err != nil || len(out) > most {
+		return nil, errLinkField
+	}
+	return out, nil
 }
 
 // linkDecoder reads fields; after the first error all are empty.

@@ -22,6 +22,35 @@ func someLink() Link {
 	}
 }
 
+// longLink is that of a machine with four addresses, two of them for itself.
+func longLink() Link {
+	l := someLink()
+	l.Addrs = nil
+	const hashes = "/certhash/uEiCnq41SYo44noHrxLnO1AhCKVQgNDuBlVLuHEunKyG9iQ/certhash/uEiCtbPH0LoLNjAFfLHgjbHrdq83jKL8ym-yca9d2VX6IjQ"
+	for _, host := range []string{"/ip4/192.0.2.7", "/ip6/2001:db8:1:2:3:4:5:6", "/ip4/127.0.0.1", "/ip6/::1"} {
+		l.Addrs = append(l.Addrs, host+"/tcp/4001", host+"/udp/4001/quic-v1", host+"/udp/4001/quic-v1/webtransport"+hashes, host+"/tcp/4001/ws")
+	}
+	return l
+}
+
+// Addresses with the same hashes don't make a link longer than people can copy.
+func TestLongLink(t *testing.T) {
+	l := longLink()
+	text := l.String()
+	if len(text) > 500 {
+		t.Errorf("link of %d characters: %s", len(text), text)
+	}
+	t.Logf("%d characters", len(text))
+	// What is compressed can't be more than a link may have.
+	big := deflate(make([]byte, 1<<20))
+	if _, err := inflate(big); err == nil {
+		t.Errorf("%d bytes became a megabyte", len(big))
+	}
+	if _, err := inflate([]byte{0xff}); err == nil {
+		t.Error("garbage was inflated")
+	}
+}
+
 func TestLinkRoundTrip(t *testing.T) {
 	for name, l := range map[string]Link{
 		"all":       someLink(),
@@ -30,6 +59,8 @@ func TestLinkRoundTrip(t *testing.T) {
 		"odd hex":   {Peer: somePeer, Run: "abc", Secret: "AB"},
 		"long text": {Peer: somePeer, Run: strings.Repeat("x", maxLinkField), Secret: strings.Repeat("a", maxLinkField)},
 		"new":       {Peer: somePeer, Secret: NewSecret()},
+		"packed":    longLink(),
+		"circuit":   {Peer: somePeer, Addrs: []string{"/ip4/192.0.2.7/tcp/1/ws/p2p/" + somePeer + "/p2p-circuit", "/p2p/" + somePeer + "/p2p-circuit"}},
 	} {
 		text := l.String()
 		for _, form := range []string{text, " " + text + "\n", strings.ToUpper(text)} {
@@ -56,19 +87,21 @@ func TestLinkGolden(t *testing.T) {
 }
 
 func TestLinkDamage(t *testing.T) {
-	text := someLink().String()
-	for i := range text { // cut short
-		_, err := ParseLink(text[:i])
-		refuse(t, err, ErrBadLink)
-	}
-	for i := len(linkPrefix); i < len(text); i++ { // one letter mistyped
-		for _, c := range []byte{'a', 'q', '7', '1', ' ', '\n', 0xff} {
-			if text[i] != c {
-				_, err := ParseLink(text[:i] + string(c) + text[i+1:])
-				refuse(t, err, ErrBadLink, "cut short or mistyped")
+	for _, text := range []string{someLink().String(), longLink().String()} {
+		for i := range text { // cut short
+			_, err := ParseLink(text[:i])
+			refuse(t, err, ErrBadLink)
+		}
+		for i := len(linkPrefix); i < len(text); i++ { // one letter mistyped
+			for _, c := range []byte{'a', 'q', '7', '1', ' ', '\n', 0xff} {
+				if text[i] != c {
+					_, err := ParseLink(text[:i] + string(c) + text[i+1:])
+					refuse(t, err, ErrBadLink, "cut short or mistyped")
+				}
 			}
 		}
 	}
+	text := someLink().String()
 	for _, s := range []string{"", "http://example.org", "shoal:", "shoal", text + text, strings.Repeat("shoal:", 1e5)} {
 		_, err := ParseLink(s)
 		refuse(t, err, ErrBadLink)
@@ -81,11 +114,15 @@ func TestLinkCheck(t *testing.T) {
 		"bad peer":   func(l *Link) { l.Peer = "x" },
 		"bad addr":   func(l *Link) { l.Addrs = []string{"192.0.2.7:1"} },
 		"peer in it": func(l *Link) { l.Addrs = []string{"/ip4/192.0.2.7/tcp/1/p2p/" + somePeer} },
-		"long addr":  func(l *Link) { l.Addrs = []string{"/dns/" + strings.Repeat("x", maxLinkAddr)} },
-		"many addrs": func(l *Link) { l.Addrs = make([]string, maxLinkAddrs+1) },
-		"long run":   func(l *Link) { l.Run = strings.Repeat("x", maxLinkField+1) },
-		"space":      func(l *Link) { l.Secret = "a b" },
-		"escape":     func(l *Link) { l.Run = "\x1b[2J" },
+		"two relays": func(l *Link) {
+			l.Addrs = []string{"/p2p/" + somePeer + "/p2p-circuit/p2p/" + somePeer + "/p2p-circuit"}
+		},
+		"behind relay": func(l *Link) { l.Addrs = []string{"/p2p/" + somePeer + "/p2p-circuit/p2p/" + somePeer} },
+		"long addr":    func(l *Link) { l.Addrs = []string{"/dns/" + strings.Repeat("x", maxLinkAddr)} },
+		"many addrs":   func(l *Link) { l.Addrs = make([]string, maxLinkAddrs+1) },
+		"long run":     func(l *Link) { l.Run = strings.Repeat("x", maxLinkField+1) },
+		"space":        func(l *Link) { l.Secret = "a b" },
+		"escape":       func(l *Link) { l.Run = "\x1b[2J" },
 	} {
 		l := someLink()
 		change(&l)
@@ -120,15 +157,15 @@ func FuzzParseLink(f *testing.F) {
 
 // FuzzDecodeLink is behind the checksum, which a fuzzer can't guess.
 func FuzzDecodeLink(f *testing.F) {
-	for _, l := range []Link{someLink(), {Peer: somePeer}} {
+	for _, l := range []Link{someLink(), {Peer: somePeer}, longLink()} {
 		b, err := l.encode()
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(b[1 : len(b)-4])
+		f.Add(b[1:len(b)-4], b[0] == linkPacked)
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		l, err := decodeLink(b)
+	f.Fuzz(func(t *testing.T, b []byte, packed bool) {
+		l, err := decodeLink(b, packed)
 		if err != nil {
 			return
 		}

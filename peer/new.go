@@ -38,6 +38,10 @@ func New(ctx context.Context, c Config) (*Host, error) {
 		return nil, err
 	}
 	out := newHost(h, id, s)
+	if err := out.startRelaying(); err != nil {
+		out.Close()
+		return nil, err
+	}
 	s.Log.Debug("peer is listening", "peer", out.Self(), "addrs", out.Addrs())
 	return out, nil
 }

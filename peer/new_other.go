@@ -17,6 +17,7 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcpreuse"
 	"github.com/libp2p/go-libp2p/p2p/transport/websocket"
+	webtransport "github.com/libp2p/go-libp2p/p2p/transport/webtransport"
 	ma "github.com/multiformats/go-multiaddr"
 	"go.uber.org/fx"
 )
@@ -36,6 +37,7 @@ func newLibp2p(id *identity, s settings) (host.Host, error) {
 		libp2p.Transport(tcp.NewTCPTransport, tcp.DisableReuseport(), tcp.WithConnectionTimeout(addrTimeout)),
 		libp2p.Transport(quic.NewTransport),
 		libp2p.Transport(websocket.New, websocket.WithHandshakeTimeout(addrTimeout)),
+		libp2p.Transport(webtransport.New, webtransport.WithHandshakeTimeout(addrTimeout)),
 		libp2p.WithFxOption(fx.Decorate(sharedPorts)),
 		libp2p.Security(libp2ptls.ID, newCoalescingTLS),
 		libp2p.Security(noise.ID, noise.New),
@@ -48,7 +50,7 @@ func newLibp2p(id *identity, s settings) (host.Host, error) {
 		libp2p.UDPBlackHoleSuccessCounter(nil),
 		libp2p.IPv6BlackHoleSuccessCounter(nil),
 		libp2p.DisableIdentifyAddressDiscovery(),
-		libp2p.DisableRelay(),
+		libp2p.EnableRelay(), // browsers are reached through relays; startRelaying makes it one
 		libp2p.DisableMetrics(),
 	)
 	if err != nil {
@@ -72,6 +74,9 @@ func listen(h host.Host, s settings) error {
 		return fmt.Errorf("peer: %T can't listen", h.Network())
 	}
 	for _, l := range s.listen {
+		if kindOf(l.addr) == kindWebTransport {
+			l.addr = besideQUIC(l.addr, h.Network().ListenAddresses())
+		}
 		err := adder.AddListenAddr(l.addr)
 		if err == nil {
 			continue
@@ -83,4 +88,18 @@ func listen(h host.Host, s settings) error {
 		s.Log.Debug("not listening", "addr", l.addr.String(), "err", err)
 	}
 	return nil
+}
+
+// besideQUIC is an address of WebTransport that may have any port, port 0, with that of QUIC on the same host, if that is
+// listened on: they can share it.
+func besideQUIC(a ma.Multiaddr, listening []ma.Multiaddr) ma.Multiaddr {
+	if a[1].Value() != "0" {
+		return a
+	}
+	for _, l := range listening {
+		if kindOf(l) == kindQUIC && l[0].Equal(&a[0]) {
+			return ma.Join(ma.Multiaddr{a[0], l[1]}, a[2:])
+		}
+	}
+	return a
 }

@@ -14,8 +14,8 @@ const (
 )
 
 // rankDials says when each address is dialled: first those that answered before, then TCP (it is faster here, and a killed
-// peer's connection resets at once), QUIC, which is there for networks that block TCP, and WebSocket; loopback last of
-// each. An address that doesn't answer stays in flight while the next ones are tried, so all of them are within about 2 s.
+// peer's connection resets at once), QUIC, which is there for networks that block TCP, WebTransport and WebSocket, the ones
+// that a browser has, and circuits; loopback last of each. An address that doesn't answer stays in flight while the next ones are tried, so all of them are within about 2 s.
 // The dialler skips the waiting when nothing is in flight any more, so a refused address costs no time.
 func (g *goodAddrs) rankDials(addrs []ma.Multiaddr) []network.AddrDelay {
 	good, others := g.split(dialable(addrs))
@@ -38,6 +38,9 @@ func (g *goodAddrs) rankDials(addrs []ma.Multiaddr) []network.AddrDelay {
 			if kindOf(a) == k {
 				group = append(group, a)
 			}
+		}
+		if k == kindCircuit && g.rankCircuits != nil {
+			g.rankCircuits(group)
 		}
 		put(group)
 	}

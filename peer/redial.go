@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -91,9 +92,10 @@ func (l *lastEnds) ports(id peer.ID, addrs []ma.Multiaddr) (ports []netip.AddrPo
 	return ports
 }
 
-// tcpEnd is the IP address and TCP port that a begins with, as those of TCP and WebSocket do.
+// tcpEnd is the IP address and TCP port that a begins with, as those of TCP and WebSocket do. A circuit begins with its
+// relay's.
 func tcpEnd(a ma.Multiaddr) (netip.AddrPort, bool) {
-	if !startsWithIP(a) || len(a) < 2 || a[1].Protocol().Code != ma.P_TCP {
+	if kindOf(a) == kindCircuit || !startsWithIP(a) || len(a) < 2 || a[1].Protocol().Code != ma.P_TCP {
 		return netip.AddrPort{}, false
 	}
 	ip, err := netip.ParseAddr(a[0].Value())
@@ -101,8 +103,23 @@ func tcpEnd(a ma.Multiaddr) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(ip.Unmap(), uint16(port)), err == nil && err2 == nil && port != 0
 }
 
-// dial is the connection to a peer, a new one if there is none. See [Note: a refused redial].
+// dial is the connection to a peer, a new one if there is none. One through a relay is the last resort, see [Note: circuits].
 func (h *Host) dial(ctx context.Context, id peer.ID) (network.Conn, error) {
+	conn, err := h.dialDirect(ctx, id)
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrRefused) {
+		return conn, err
+	}
+	if !slices.ContainsFunc(h.host.Peerstore().Addrs(id), isCircuit) {
+		return nil, err
+	}
+	if conn, err = h.dialCircuit(ctx, id); err != nil {
+		return nil, err
+	}
+	return h.straighten(ctx, conn), nil
+}
+
+// dialDirect is the connection to a peer without a relay, a new one if there is none. See [Note: a refused redial].
+func (h *Host) dialDirect(ctx context.Context, id peer.ID) (network.Conn, error) {
 	// Direct: don't hold an earlier failure against an address. How often to try is the caller's affair.
 	direct := network.WithForceDirectDial(ctx, "shoal")
 	ports := h.ends.ports(id, h.host.Peerstore().Addrs(id))

@@ -222,6 +222,8 @@ func (c *wsConn) fail(why error) {
 // Close lets what was written leave, and ends the connection without waiting for that.
 func (c *wsConn) Close() error {
 	c.fail(net.ErrClosed)
+	c.readDeadline.stop()
+	c.writeDeadline.stop()
 	return nil
 }
 

@@ -13,6 +13,9 @@ import (
 const (
 	joinPause = 500 * time.Millisecond // before asking again
 	joinTries = 60
+
+	// A peer that was taken out by mistake and joins again is in no run meanwhile. So long others wait for it.
+	betweenRuns = 5 * time.Second
 )
 
 // Describe asks a member for the run's description, which a joiner needs to build its model. A *RefusedError says why
@@ -70,9 +73,26 @@ func unexpected(m *wire.Control) error {
 	return fmt.Errorf("swarm: the run answered with a message of kind %d: use the same release on all peers", m.Kind)
 }
 
+// openControl opens a control stream to a peer that is in a run, or will be in a moment.
+func openControl(ctx context.Context, t Transport, to Contact) (net.Conn, error) {
+	again := time.NewTicker(joinPause)
+	defer again.Stop()
+	for tries := betweenRuns / joinPause; ; tries-- {
+		conn, err := t.Open(ctx, to.Peer, to.Addrs, wire.ControlProtocol)
+		if tries == 0 || !errors.Is(err, ErrNoRun) {
+			return conn, err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
 // request opens a stream for one question and its answer. A refusal is a *RefusedError.
 func request(ctx context.Context, t Transport, to Contact, m *wire.Control) (*wire.Control, error) {
-	conn, err := t.Open(ctx, to.Peer, to.Addrs, wire.ControlProtocol)
+	conn, err := openControl(ctx, t, to)
 	if err != nil {
 		return nil, fmt.Errorf("ask about the run: %w", err)
 	}

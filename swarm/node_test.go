@@ -1,8 +1,10 @@
 package swarm
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -94,6 +96,43 @@ func TestOnWaitAndDescribe(t *testing.T) {
 			t.Errorf("waits: %s", got)
 		}
 		mu.Unlock()
+		c.close()
+	})
+}
+
+// absentTransport finds nobody in a run at first.
+type absentTransport struct {
+	Transport
+	absent int // times
+}
+
+func (a *absentTransport) Open(ctx context.Context, peer string, addrs []string, protocol string) (net.Conn, error) {
+	if a.absent > 0 {
+		a.absent--
+		return nil, fmt.Errorf("%s: %w", peer, ErrNoRun)
+	}
+	return a.Transport.Open(ctx, peer, addrs, protocol)
+}
+
+// A peer that joins again is in no run for a moment: who asks it waits, but not for long.
+func TestAskBetweenTwoRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.add(0)
+		for _, x := range []struct {
+			absent int
+			want   error
+		}{{3, nil}, {1000, ErrNoRun}} {
+			start := time.Now()
+			tr := &absentTransport{c.net.Host("stranger"), x.absent}
+			run, err := Describe(t.Context(), tr, Contact{Peer: peerName(0)}, "run", "secret")
+			if !errors.Is(err, x.want) || x.want == nil && string(run) != "description" {
+				t.Errorf("absent %d times: described as %q, %v", x.absent, run, err)
+			}
+			if took := time.Since(start); took > betweenRuns {
+				t.Errorf("absent %d times: it took %v", x.absent, took)
+			}
+		}
 		c.close()
 	})
 }

@@ -14,6 +14,10 @@ import (
 type Config struct {
 	RunFile *shoal.RunFile
 	Peers   int // processes, 1 to MaxPeers
+	// Browsers is how many tabs of headless browsers there are beside them. Their numbers come after those of the processes.
+	Browsers int
+	// Dist is the folder with the built peer for browsers. Empty means the one inside this program, or one that is built now.
+	Dist string
 	// Weights is how the machine's memory is divided among the peers: each one's share of the model and of the work
 	// follows what it offers. Nil means equal parts.
 	Weights []int
@@ -74,8 +78,11 @@ func (c *Config) Validate() error {
 	if c.Peers < 1 || c.Peers > MaxPeers {
 		return wrong("peers", "%d is not allowed here, use 1 to %d", c.Peers, MaxPeers)
 	}
-	if len(c.Weights) > 0 && len(c.Weights) != c.Peers {
-		return wrong("weights", "there are %d for %d peers, give one for each", len(c.Weights), c.Peers)
+	if c.Browsers < 0 || c.all() > MaxPeers {
+		return wrong("browsers", "%d is not allowed here, use 0 to %d", c.Browsers, MaxPeers-c.Peers)
+	}
+	if len(c.Weights) > 0 && len(c.Weights) != c.all() {
+		return wrong("weights", "there are %d for %d peers, give one for each", len(c.Weights), c.all())
 	}
 	for _, w := range c.Weights {
 		if w < 1 || w > maxWeight {
@@ -105,21 +112,43 @@ func (c *Config) Validate() error {
 	return nil
 }
 
+// all is how many peers the run begins with.
+func (c *Config) all() int { return c.Peers + c.Browsers }
+
+// browser says whether peer i (from 0) is a tab.
+func (c *Config) browser(i int) bool { return i >= c.Peers && i < c.all() }
+
+// mostTabMemory is what a tab offers at most, in MiB: it takes all of it at once.
+const mostTabMemory = 1 << 10
+
 // memory is what peer i (from 0) offers, in MiB: its part, by weight, of nine tenths of the machine's. Those that join
 // later offer what the first ones do on average.
 func (c *Config) memory(i int) int64 {
-	weight, sum := 1.0, float64(c.Peers)
+	weight, sum := 1.0, float64(c.all())
 	if len(c.Weights) > 0 {
 		sum = 0
 		for _, w := range c.Weights {
 			sum += float64(w)
 		}
-		weight = sum / float64(c.Peers)
+		weight = sum / float64(c.all())
 		if i < len(c.Weights) {
 			weight = float64(c.Weights[i])
 		}
 	}
-	return max(1, int64(0.9*float64(sysinfo.Memory()>>20)*weight/sum))
+	most := sysinfo.Memory() >> 20
+	if c.Browsers > 0 { // so that the shares stay those of the weights
+		most = min(most, int64(mostTabMemory*sum/c.heaviest()))
+	}
+	return max(1, int64(0.9*float64(most)*weight/sum))
+}
+
+// heaviest is the largest of the weights; those of equal parts are 1.
+func (c *Config) heaviest() float64 {
+	heaviest := 1
+	for _, w := range c.Weights {
+		heaviest = max(heaviest, w)
+	}
+	return float64(heaviest)
 }
 
 // cores is how many cores peer i computes with: more threads than cores would only make the peers wait for one another.
@@ -128,8 +157,8 @@ func (c *Config) cores(i int) int {
 	if total == 0 {
 		total = runtime.GOMAXPROCS(0)
 	}
-	n := total / c.Peers
-	if i < total%c.Peers {
+	n := total / c.all()
+	if i < total%c.all() {
 		n++
 	}
 	return max(1, n)

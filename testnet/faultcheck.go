@@ -11,7 +11,7 @@ import (
 
 // checkFaults says what can't be about the faults of c, as the flag's name and what is wrong.
 func (c *Config) checkFaults() (flag string, err error) {
-	started := c.Peers
+	started := c.all()
 	for _, f := range c.Faults {
 		started += f.Count
 	}
@@ -46,7 +46,7 @@ func (c *Config) checkFaults() (flag string, err error) {
 
 // checkAlive wants somebody to be left, and each victim to be there.
 func (c *Config) checkAlive() (flag string, err error) {
-	alive, started := c.Peers, c.Peers
+	alive, started := c.all(), c.all()
 	gone := map[int]bool{}
 	for _, f := range bySteps(c.Faults) {
 		switch {
@@ -71,42 +71,52 @@ func (c *Config) checkAlive() (flag string, err error) {
 
 // warning says that more is done at a time than the run promises to survive. Empty if not.
 func (c *Config) warning() string {
-	alive := c.Peers
+	alive, daemons := c.all(), c.Peers
 	list := bySteps(c.Faults)
 	for i := 0; i < len(list); {
-		step, deaths, lost := list[i].Step, 0, 0
+		step, deaths, lost := list[i].Step, toll{}, toll{}
 		for ; i < len(list) && list[i].Step == step; i++ {
+			one := toll{1, 1}
+			if c.browser(list[i].Peer - 1) {
+				one.daemons = 0 // it has no vote
+			}
 			switch f := list[i]; f.Kind {
 			case Kill, Stop:
-				deaths++
+				deaths = deaths.plus(one)
 				if f.lasting() {
-					lost++
+					lost = lost.plus(one)
 				}
 			case Leave:
-				lost++
+				lost = lost.plus(one)
 			case Join:
-				alive += f.Count
+				alive, daemons = alive+f.Count, daemons+f.Count
 			}
 		}
-		if most := promise(c.RunFile, alive); deaths > most {
+		if copies, votes := promise(c.RunFile, alive, daemons); deaths.all > copies || deaths.daemons > votes {
 			return fmt.Sprintf("step %d: %d of %d peers fail at a time, the run promises to survive %d (mesh.backups: %d, %d voters): it may stop",
-				step, deaths, alive, most, c.RunFile.Mesh.Backups, voters(alive))
+				step, deaths.all, alive, min(copies, votes), c.RunFile.Mesh.Backups, voters(daemons))
 		}
-		alive -= lost
+		alive, daemons = alive-lost.all, daemons-lost.daemons
 	}
 	return ""
 }
 
-// promise is how many peers may die at the same time.
-func promise(r *runfile.Run, peers int) int {
-	backups := min(r.Mesh.Backups, peers-1)
+// toll is a number of peers, and how many of them are not tabs.
+type toll struct{ all, daemons int }
+
+func (c toll) plus(d toll) toll { return toll{c.all + d.all, c.daemons + d.daemons} }
+
+// promise is how many peers may die at the same time because of the copies that there are, and how many daemons because of
+// their votes.
+func promise(r *runfile.Run, peers, daemons int) (copies, votes int) {
+	copies = min(r.Mesh.Backups, peers-1)
 	if r.Mesh.Strategy == "ddp" {
-		backups = peers - 1
+		copies = peers - 1
 	}
-	return min(backups, (voters(peers)-1)/2)
+	return copies, (voters(daemons) - 1) / 2
 }
 
-// voters is how many of the peers have a vote on the run's log.
+// voters is how many of the daemons have a vote on the run's log.
 func voters(peers int) int {
 	switch {
 	case peers >= 5:

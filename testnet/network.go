@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -85,7 +86,7 @@ func newNetwork(cfg Config, file string) *network {
 
 // begin starts the peers that the run begins with.
 func (n *network) begin(ctx context.Context) error {
-	up := []string{"up", n.file, "--peers", strconv.Itoa(n.cfg.Peers)}
+	up := []string{"up", n.file, "--peers", strconv.Itoa(n.cfg.all())}
 	if n.cfg.Out != "" {
 		up = append(up, "--out", n.cfg.Out)
 	}
@@ -98,7 +99,7 @@ func (n *network) begin(ctx context.Context) error {
 	if err := n.pump(ctx, func() bool { return n.peers[0].link != "" }); err != nil {
 		return err
 	}
-	for len(n.peers) < n.cfg.Peers {
+	for len(n.peers) < n.cfg.all() {
 		if _, err := n.join(); err != nil {
 			return err
 		}
@@ -112,6 +113,9 @@ func (n *network) join() (*peerState, error) {
 	if i := slices.IndexFunc(n.peers, func(p *peerState) bool { return p.fate == running && p.link != "" }); i >= 0 {
 		link = n.peers[i].link
 	}
+	if n.cfg.browser(len(n.peers)) {
+		return n.start("tab", link)
+	}
 	args := []string{"join", link}
 	if d := n.cfg.RunFile.Data; d.Path != "" {
 		args = append(args, "--data", d.Source+":"+d.Path)
@@ -119,16 +123,20 @@ func (n *network) join() (*peerState, error) {
 	return n.start(args...)
 }
 
-// start starts the next peer.
+// start starts the next peer, by a command of the program that makes it a daemon or a tab.
 func (n *network) start(args ...string) (*peerState, error) {
 	i := len(n.peers)
-	args = append(args, "--child", "--listen", "127.0.0.1:0",
-		"--memory", fmt.Sprintf("%dMiB", n.cfg.memory(i)), "--cores", strconv.Itoa(n.cfg.cores(i)))
-	if n.cfg.Checkpoint != "" {
-		args = append(args, "--checkpoint", n.cfg.Checkpoint)
-	}
-	if n.cfg.Kernel != "" {
-		args = append(args, "--kernel", n.cfg.Kernel)
+	args = append(args, "--memory", fmt.Sprintf("%dMiB", n.cfg.memory(i)), "--cores", strconv.Itoa(n.cfg.cores(i)))
+	if n.cfg.browser(i) {
+		args = append(args, "--dist", n.cfg.Dist, "--profile", filepath.Join(filepath.Dir(n.file), fmt.Sprintf("tab-%d", i+1)))
+	} else {
+		args = append(args, "--child", "--listen", "127.0.0.1:0")
+		if n.cfg.Checkpoint != "" {
+			args = append(args, "--checkpoint", n.cfg.Checkpoint)
+		}
+		if n.cfg.Kernel != "" {
+			args = append(args, "--kernel", n.cfg.Kernel)
+		}
 	}
 	if factor := max(n.cfg.Slow[i+1], n.cfg.pace); factor > 0 {
 		args = append(args, "--slow", strconv.FormatFloat(factor, 'g', -1, 64))
@@ -298,7 +306,7 @@ func (n *network) exited(p *peerState) error {
 		p.fate = ended
 		n.late = cmp.Or(n.late, err)
 		n.after(stragglers, n.endStragglers)
-	case (p.stops > 0 || p.peer > n.cfg.Peers) && n.step >= n.cfg.RunFile.Train.Steps:
+	case (p.stops > 0 || p.peer > n.cfg.all()) && n.step >= n.cfg.RunFile.Train.Steps:
 		p.fate = ended
 		n.notice("peer %d was not there in time, the run was over", p.peer)
 	case p.stops > 0:
@@ -316,7 +324,7 @@ const stragglers = 15 * time.Second
 // endStragglers ends those that look for a run that is over.
 func (n *network) endStragglers() error {
 	for _, p := range n.peers {
-		if p.fate == running && p.report == nil && (p.stops > 0 || p.peer > n.cfg.Peers) {
+		if p.fate == running && p.report == nil && (p.stops > 0 || p.peer > n.cfg.all()) {
 			p.fate = killed
 			p.kill()
 			n.notice("peer %d was not there in time, the run was over", p.peer)

@@ -79,7 +79,7 @@ func (p *process) say(line string) { _, _ = io.WriteString(p.stdin, line+"\n") }
 // kill ends the process as a power cut would.
 func (p *process) kill() {
 	p.killed = true
-	_ = p.cmd.Process.Kill()
+	killGroup(p.cmd)
 }
 
 // stop ends the process, politely at first unless it is stopped, and returns once it is gone.

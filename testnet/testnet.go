@@ -66,6 +66,11 @@ func launch(ctx context.Context, cfg Config, drive func(context.Context, *networ
 	if err := cfg.prepare(file); err != nil {
 		return nil, err
 	}
+	if cfg.Browsers > 0 {
+		if err := cfg.findDist(ctx, filepath.Join(dir, "dist")); err != nil {
+			return nil, err
+		}
+	}
 	n := newNetwork(cfg, file)
 	defer n.stop()
 	if err := drive(ctx, n); err != nil {

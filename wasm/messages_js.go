@@ -67,9 +67,10 @@ type (
 		List [][2]any `json:"list"` // kind of event, unit
 	}
 	usageMessage struct {
-		Type   string  `json:"type"`
-		Memory int64   `json:"memory"` // bytes in use
-		Cores  float64 `json:"cores"`  // that computed, on average since the last one
+		Type    string  `json:"type"`
+		Memory  int64   `json:"memory"`  // bytes in use
+		Cores   float64 `json:"cores"`   // that computed, on average since the last one
+		Samples int64   `json:"samples"` // of committed steps that were computed here, since "self"
 	}
 	textMessage struct {
 		Type string `json:"type"` // "notice"; "output" and "log" of a child

@@ -34,8 +34,8 @@ type view struct {
 	busy    time.Duration // that was computed since the last usage
 }
 
-func newView(post func(any), shared bool, workers int, visible bool) *view {
-	v := &view{post: post, shared: shared, workers: workers, visible: visible, stop: make(chan struct{})}
+func newView(post func(any), shared, visible bool) *view {
+	v := &view{post: post, shared: shared, visible: visible, stop: make(chan struct{})}
 	v.done.Go(v.tell)
 	return v
 }
@@ -49,12 +49,9 @@ func (v *view) watch(cfg *shoal.Config) {
 	}
 	cfg.OnLive = func(l *shoal.Live) {
 		v.mu.Lock()
-		v.live = l
-		self := selfMessage{Type: "self", Peer: v.peer, Backend: l.Backend(), Workers: max(1, v.workers), Shared: v.shared}
+		v.live, v.workers = l, l.Workers()
+		self := selfMessage{Type: "self", Peer: v.peer, Backend: l.Backend(), Workers: v.workers, Shared: v.shared}
 		v.mu.Unlock()
-		if !v.shared {
-			self.Workers = 1
-		}
 		v.post(self)
 		v.is(waiting, "")
 	}
@@ -154,9 +151,9 @@ func (v *view) status(took time.Duration) {
 	v.post(statusMessage{"status", s})
 	cores := 0.0
 	if took > 0 {
-		cores = min(1, busy.Seconds()/took.Seconds()) * float64(max(1, v.workers))
+		cores = min(1, busy.Seconds()/took.Seconds()) * float64(v.workers)
 	}
-	v.post(usageMessage{"usage", live.Memory(), cores})
+	v.post(usageMessage{"usage", live.Memory(), cores, live.Computed()})
 	if state == computing && s.Stuck != "" {
 		v.is(waiting, s.Stuck)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shoal"
+	"shoal/kernel/wasm"
 	"shoal/peer"
 	"shoal/swarm"
 )
@@ -129,7 +130,7 @@ func (v *volunteer) begin(state, reason string) {
 	v.state(state, reason)
 	ctx, stop := context.WithCancelCause(context.Background())
 	v.stop, v.ended = stop, make(chan outcome, 1)
-	v.view = newView(v.post, v.shared, v.cores, v.visible)
+	v.view = newView(v.post, v.shared, v.visible)
 	cfg := shoal.Config{Link: v.link, Cores: v.cores, Memory: v.memory}
 	if n := len(v.links); n > 0 && v.tries > 0 { // each of them in turn, the user's first
 		if i := v.tries % (n + 1); i > 0 {
@@ -169,7 +170,7 @@ func (v *volunteer) finished(o outcome) {
 		v.begin(connecting, "")
 	case errors.As(o.err, &no):
 		v.state(refused, no.Reason)
-	case errors.Is(o.err, shoal.ErrMemory) && v.shrink():
+	case errors.Is(o.err, wasm.ErrMemory) && v.shrink():
 		v.begin(connecting, fmt.Sprintf("this browser does not give so much memory: it offers %d MiB now", v.memory>>20))
 	case errors.As(o.err, &wrong) || errors.Is(o.err, peer.ErrBadLink) || !v.been || v.tries >= mostTries:
 		v.state(failed, o.err.Error())

@@ -139,7 +139,7 @@ func (a *app) root() *cobra.Command {
 	})
 	root.PersistentFlags().BoolVar(&a.verbose, "verbose", false, "log what happens inside on stderr")
 	root.AddCommand(a.initCommand(), a.upCommand(), a.joinCommand(), a.testnetCommand(), a.sampleCommand(), a.evalCommand(), a.checkpointCommand(),
-		a.statusCommand(), a.recoverCommand(), &cobra.Command{
+		a.statusCommand(), a.recoverCommand(), a.tabCommand(), &cobra.Command{
 			Use:   "version",
 			Short: "Print the version",
 			Args:  takes(0, ""),

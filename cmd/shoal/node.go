@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shoal"
+	"shoal/internal/page"
 	"shoal/internal/report"
 	"shoal/peer"
 	"shoal/swarm"
@@ -30,6 +31,7 @@ type nodeFlags struct {
 	report, out      string
 	checkpoint       string
 	metrics          string
+	page             string
 	json             bool
 	child            bool
 	pauses           []string
@@ -50,6 +52,7 @@ func (n *nodeFlags) add(cmd *cobra.Command) {
 	f.StringVar(&n.out, "out", "", "`folder` for the trained model: model.safetensors and config.json (default: none)")
 	f.StringVar(&n.checkpoint, "checkpoint", "", "`folder` for this peer's parts of checkpoints, every checkpoint.every steps (default: none)")
 	f.StringVar(&n.metrics, "metrics", "", "`address` at which Prometheus reads metrics of this run, as in 127.0.0.1:9464 (default: none)")
+	f.StringVar(&n.page, "page", n.page, "`address` at which browsers find the page to join by, or none")
 	f.BoolVar(&n.json, "json", false, "print the report as JSON on stdout, all else on stderr")
 	f.BoolVar(&n.child, "child", false, "run under testnet: events on stdout, end with stdin")
 	f.StringArrayVar(&n.pauses, "pause", nil, "with --child: wait at this `point`, ROLE@step:N[:PHASE], until the parent acts")
@@ -123,12 +126,13 @@ func (a *app) upCommand() *cobra.Command {
 	cmd.Flags().StringSliceVar(&n.via, "via", nil, "`address` of a peer of any run, through which others are to find this one")
 	cmd.Flags().StringVar(&n.lan, "lan", "", "`name` by which all on the local network find this run, and may join")
 	cmd.Flags().BoolVar(&resume, "resume", false, "go on from the newest checkpoint in the folder of --checkpoint, which has the files of all peers")
+	cmd.Flags().Lookup("page").Usage += " (default: all interfaces, a free port near 4780)"
 	cmd.Flags().IntVar(&peers, "peers", 1, "peers to wait for, this one included")
 	return cmd
 }
 
 func (a *app) joinCommand() *cobra.Command {
-	var n nodeFlags
+	n := nodeFlags{page: noPage}
 	var files, cache string
 	cmd := &cobra.Command{
 		Use:   "join LINK | RUN-ID.SECRET --via ADDRESS | --lan NAME",
@@ -222,14 +226,27 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 			d.Line("%s", self)
 		}
 	}
+	var site *page.Server
 	if cfg.RunFile == nil {
-		cfg.OnOwnLink = func(link string) { d.Line("others can join through this peer, too: shoal join %s", link) }
+		cfg.OnOwnLink = func(link string) {
+			d.Line("others can join through this peer, too: shoal join %s", link)
+			for _, way := range pageLinks(site, link) {
+				d.Line("%s", way)
+			}
+		}
 	}
 	cfg.OnLink = func(link string) {
-		d.Link(link, append(otherWays(link, cfg.LAN), self)...)
+		d.Link(link, append(append(otherWays(link, cfg.LAN), pageLinks(site, link)...), self)...)
 		if cfg.Peers > 1 && len(cfg.Listen)+len(cfg.Announce) == 0 && !reachable(link) {
 			fmt.Fprintln(a.stderr, "shoal: this machine has no network address that others can reach: only processes on this machine can join")
 		}
+	}
+	var err error
+	if site, err = n.servePage(&cfg); err != nil {
+		return err
+	}
+	if site != nil {
+		defer site.Close()
 	}
 	end, err := observe(&cfg, n.metrics)
 	if err != nil {

@@ -37,6 +37,9 @@ func TestMain(m *testing.M) {
 	os.Setenv(asProgram, strconv.Itoa(os.Getpid()))
 	peer.LogTo(slog.DiscardHandler)
 	code := m.Run()
+	if dir := builtPeer.dir; dir != "" {
+		os.RemoveAll(dir)
+	}
 	if left := leftBehind(); len(left) > 0 {
 		fmt.Fprintf(os.Stderr, "the tests have left behind: %s\n", strings.Join(left, ", "))
 		code = 1
@@ -110,7 +113,13 @@ func startProgram(t *testing.T, args ...string) *program {
 
 func startCommand(t *testing.T, name string, args ...string) *program {
 	t.Helper()
-	p := &program{cmd: exec.Command(name, args...), stdout: make(chan string, 10000), stderr: new(bytes.Buffer), exited: make(chan struct{})}
+	return begin(t, exec.Command(name, args...))
+}
+
+// begin starts a command, which is killed when the test ends.
+func begin(t *testing.T, cmd *exec.Cmd) *program {
+	t.Helper()
+	p := &program{cmd: cmd, stdout: make(chan string, 10000), stderr: new(bytes.Buffer), exited: make(chan struct{})}
 	p.cmd.Stderr = p.stderr
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {

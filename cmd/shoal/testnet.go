@@ -30,11 +30,13 @@ func (a *app) testnetCommand() *cobra.Command {
 			"  shoal testnet --run run.yaml --json > report.json\n" +
 			"  shoal testnet --peers 5 --kill 2@step:40:backward --kill leader@step:60:ready --join 1@step:80\n" +
 			"  shoal testnet --slow 2=10 --stop 3@step:50:10 --leave 4@step:70\n" +
+			"  shoal testnet --peers 2 --browsers 2 --kill 3@step:40\n" +
 			"  shoal testnet --soak 200",
 		Args: takes(0, ""),
 	}
 	f := cmd.Flags()
 	f.IntVar(&cfg.Peers, "peers", 4, "number of processes")
+	f.IntVar(&cfg.Browsers, "browsers", 0, "number of tabs of headless browsers beside them; their numbers come after those of the processes")
 	f.IntSliceVar(&cfg.Weights, "weights", nil, "memory that each peer offers, relative to the others, as in `4,2,1,1`")
 	f.StringVar(&file, "run", "", "run `file` (default: the one that shoal init prints)")
 	f.StringVar(&report, "report", "shoal-report", "`folder` for the report")
@@ -49,7 +51,7 @@ func (a *app) testnetCommand() *cobra.Command {
 	o := addOverrides(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if len(cfg.Weights) > 0 && !f.Changed("peers") {
-			cfg.Peers = len(cfg.Weights)
+			cfg.Peers = len(cfg.Weights) - cfg.Browsers
 		}
 		run, err := a.testnetRunFile(file, o)
 		if err != nil {
@@ -62,7 +64,7 @@ func (a *app) testnetCommand() *cobra.Command {
 		}
 		start := testnet.Run
 		if f.Changed("soak") {
-			for _, name := range []string{"run", "steps", "kill", "stop", "leave", "join", "checkpoint", "out"} {
+			for _, name := range []string{"run", "steps", "kill", "stop", "leave", "join", "checkpoint", "out", "browsers"} {
 				if f.Changed(name) {
 					return wrongInput{fmt.Errorf("--%s: a soak chooses this by itself", name)}
 				}

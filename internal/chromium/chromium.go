@@ -37,12 +37,17 @@ type Options struct {
 	URL     string    // what the first tab opens
 	Flags   []string  // further ones
 	Verbose io.Writer // gets what the browser says; nil: nobody
+	Profile string    // folder for its profile; empty: one that goes with it
+	// Together has the browser be in this process's group, which a kill or a stop may be meant for.
+	Together bool
 }
 
 // Browser is a process of Chromium with its helpers, and a profile of its own that goes with it.
 type Browser struct {
 	cmd     *exec.Cmd
+	group   bool // it leads one of its own
 	profile string
+	remove  bool // the profile, in the end
 	exited  chan struct{}
 	once    sync.Once
 }
@@ -55,12 +60,13 @@ func Start(o Options) (*Browser, error) {
 	if err != nil {
 		return nil, err
 	}
-	profile, err := os.MkdirTemp("", "shoal-chromium-")
-	if err != nil {
-		return nil, fmt.Errorf("chromium: %w", err)
+	b := &Browser{group: !o.Together, profile: o.Profile, remove: o.Profile == "", exited: make(chan struct{})}
+	if b.remove {
+		if b.profile, err = os.MkdirTemp("", "shoal-chromium-"); err != nil {
+			return nil, fmt.Errorf("chromium: %w", err)
+		}
 	}
-	b := &Browser{profile: profile, exited: make(chan struct{})}
-	args := []string{"--headless=new", "--user-data-dir=" + filepath.Join(profile, "profile"), "--no-first-run", "--no-default-browser-check",
+	args := []string{"--headless=new", "--user-data-dir=" + filepath.Join(b.profile, "profile"), "--no-first-run", "--no-default-browser-check",
 		"--disable-gpu", "--disable-extensions", "--disable-sync", "--disable-background-networking", "--disable-component-update",
 		"--disable-dev-shm-usage", "--mute-audio", "--password-store=basic"}
 	if os.Geteuid() == 0 { // its sandbox refuses to be root's
@@ -73,9 +79,9 @@ func Start(o Options) (*Browser, error) {
 	b.cmd = exec.Command(path, append(args, o.URL)...)
 	b.cmd.Stdout, b.cmd.Stderr = o.Verbose, o.Verbose
 	b.cmd.WaitDelay = goneWithin
-	apart(b.cmd)
+	bind(b.cmd, b.group)
 	if err := b.cmd.Start(); err != nil {
-		os.RemoveAll(profile)
+		b.clean()
 		return nil, fmt.Errorf("chromium: %w", err)
 	}
 	go func() { // ends with the process, see Close
@@ -95,7 +101,14 @@ func (b *Browser) Profile() string { return b.profile }
 func (b *Browser) Exited() <-chan struct{} { return b.exited }
 
 // Kill ends the browser and all its tabs at once, as a power cut would.
-func (b *Browser) Kill() { kill(b.cmd) }
+func (b *Browser) Kill() { kill(b.cmd, b.group) }
+
+// clean removes a profile that nobody else has named.
+func (b *Browser) clean() {
+	if b.remove {
+		os.RemoveAll(b.profile)
+	}
+}
 
 // Close ends the browser, politely at first, and removes its profile. It may be called twice.
 func (b *Browser) Close() {
@@ -109,6 +122,6 @@ func (b *Browser) Close() {
 		}
 		b.Kill() // its helpers, too
 		<-b.exited
-		os.RemoveAll(b.profile)
+		b.clean()
 	})
 }

@@ -4,8 +4,8 @@ package chromium
 
 import "os/exec"
 
-func apart(*exec.Cmd) {}
+func bind(*exec.Cmd, bool) {}
 
 func interrupt(*exec.Cmd) {}
 
-func kill(cmd *exec.Cmd) { _ = cmd.Process.Kill() }
+func kill(cmd *exec.Cmd, _ bool) { _ = cmd.Process.Kill() }

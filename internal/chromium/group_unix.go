@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && !linux
 
 package chromium
 
@@ -7,9 +7,5 @@ import (
 	"syscall"
 )
 
-// apart makes the process the leader of a group.
-func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
-
-func interrupt(cmd *exec.Cmd) { _ = cmd.Process.Signal(syscall.SIGTERM) }
-
-func kill(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+// bind makes the process the leader of a group, if it is to have one.
+func bind(cmd *exec.Cmd, group bool) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: group} }

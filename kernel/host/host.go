@@ -132,31 +132,17 @@ func (h *Heap) Free(b kernel.Buffer) {
 
 // Upload implements kernel.Device.
 func (h *Heap) Upload(dst kernel.Buffer, src []byte) {
-	if h.window("Upload", dst, len(src)) {
+	if kernel.CheckTransfer(h, "Upload", dst, len(src)) {
 		copy(bytes(dst), src)
 	}
 }
 
 // Download implements kernel.Device.
 func (h *Heap) Download(dst []byte, src kernel.Buffer) error {
-	if h.window("Download", src, len(dst)) && h.Sync() == nil {
+	if kernel.CheckTransfer(h, "Download", src, len(dst)) && h.Sync() == nil {
 		copy(dst, bytes(src))
 	}
 	return h.Sync()
-}
-
-// window says whether b is sound and has size bytes.
-func (h *Heap) window(op string, b kernel.Buffer, size int) bool {
-	switch {
-	case b.None() || !h.Owns(b.Mem):
-		h.Fail(fmt.Errorf("kernel: %s: no buffer, or one that is freed or belongs to another device", op))
-	case b.Off < 0 || b.Len < 0 || b.Off > b.Mem.Len()-b.Len || size != b.Len*b.Mem.DType().Size():
-		h.Fail(fmt.Errorf("kernel: %s of %d bytes: the buffer has %d elements of %v at offset %d of %d", op, size, b.Len,
-			b.Mem.DType(), b.Off, b.Mem.Len()))
-	default:
-		return true
-	}
-	return false
 }
 
 // Sync implements kernel.Device.

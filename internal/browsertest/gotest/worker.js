@@ -6,6 +6,10 @@ let posted = Promise.resolve(); // one after another, in order
 const say = m => posted = posted.then(() => fetch("/said", {method: "POST", body: JSON.stringify(m)}));
 
 console.log = text => say({log: text});
+self.addEventListener("error", e => { // behind what was printed before
+	e.preventDefault();
+	say({fail: String(e.message)});
+});
 
 (async () => {
 	const setup = await (await fetch("setup.json")).json();

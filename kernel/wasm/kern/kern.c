@@ -119,13 +119,14 @@ OP(add) {
 
 OP(zero) {
 	Range r = share(arg[1], 64, part, parts);
-	__builtin_memset((char *)arg[0] + r.lo * arg[2], 0, (r.hi - r.lo) * arg[2]);
+	uint32_t size = (uint32_t)arg[2];
+	__builtin_memset((char *)arg[0] + r.lo * size, 0, (r.hi - r.lo) * size);
 }
 
 OP(copy) {
 	Range r = share(arg[1], 64, part, parts);
-	int at = r.lo * arg[4];
-	__builtin_memcpy((char *)arg[0] + at, (const char *)arg[2] + at, (r.hi - r.lo) * arg[4]);
+	uint32_t size = (uint32_t)arg[4], at = r.lo * size;
+	__builtin_memcpy((char *)arg[0] + at, (const char *)arg[2] + at, (r.hi - r.lo) * size);
 }
 
 // gelu_exponent is exp(-2u).
@@ -282,13 +283,29 @@ OP(embedding_backward) {
 	}
 }
 
-// ---- norm
+// ---- reductions of a row
 
 INLINE float sum_row(const float *x, int cols) {
 	Lanes l = lanes_of(0);
 	EACH_LANES(i, j, n, cols, { l.v[j] = add(l.v[j], load(x + i, n)); });
 	return fold_add(l);
 }
+
+// exp_row: e = exp(x - max), whose sum it returns; e may be x, or 0 if only the sum is wanted.
+static float exp_row(float *e, const float *x, float max, int cols) {
+	enum { PIECE = 256 }; // goes through twice while it is in the first cache
+	Lanes sum = lanes_of(0);
+	for (int at = 0; at < cols; at += PIECE) {
+		int count = cols - at < PIECE ? cols - at : PIECE;
+		const float *from = x + at;
+		float *to = e ? e + at : scratch();
+		EACH_VECTOR(i, n, 0, count, { store(to + i, exp4(sub(load(from + i, n), splat(max))), n); });
+		EACH_LANES(i, j, n, count, { sum.v[j] = add(sum.v[j], load(to + i, n)); });
+	}
+	return fold_add(sum);
+}
+
+// ---- norm
 
 INLINE float root(float x) { return __builtin_sqrtf(x); }
 
@@ -420,15 +437,8 @@ OP(attention) {
 						most.v[j] = greatest(most.v[j], keep(s, n, -INFINITE));
 					});
 					float m = fold_max(most);
-					V max = splat(m);
-					Lanes sum = lanes_of(0);
-					EACH_LANES(at, j, n, cols, {
-						V x = exp4(sub(load(row + at, n), max));
-						store(row + at, x, n);
-						sum.v[j] = add(sum.v[j], keep(x, n, 0));
-					});
 					stats[2 * (t + r)] = m;
-					stats[2 * (t + r) + 1] = fold_add(sum);
+					stats[2 * (t + r) + 1] = exp_row(row, row, m, cols);
 					clear_row(row + cols, keys - cols);
 				}
 				product(y + t * a.c, a.c, (Operand){e, keys, 1}, (Operand){v, 1, a.ld}, rows, a.d, keys, 0, scratch());
@@ -510,14 +520,7 @@ OP(cross_entropy) {
 		Lanes most = lanes_of(-INFINITE);
 		EACH_LANES(i, j, n, cols, { most.v[j] = greatest(most.v[j], keep(load(x + i, n), n, -INFINITE)); });
 		float m = fold_max(most);
-		V max = splat(m);
-		Lanes sum = lanes_of(0);
-		EACH_LANES(i, j, n, cols, {
-			V e = exp4(sub(load(x + i, n), max));
-			if (d) store(d + i, e, n);
-			sum.v[j] = add(sum.v[j], keep(e, n, 0));
-		});
-		float l = fold_add(sum);
+		float l = exp_row(d, x, m, cols);
 		out(arg, 0)[r] = known ? logarithm(l) - (own - m) : label < 0 ? 0 : __builtin_nanf("");
 		if (!d) continue;
 		if (label < 0) {

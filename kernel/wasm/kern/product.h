@@ -24,11 +24,7 @@ INLINE void tile(const int rows, const int vectors, int k, const float *a, const
 #pragma unroll
 		for (int v = 0; v < vectors; v++) acc[r][v] = more ? wasm_v128_load(c + r * ldc + 4 * v) : splat(0);
 	}
-#ifdef RELAXED
-#pragma clang loop unroll_count(4)
-#else
-#pragma clang loop unroll(disable)
-#endif
+#pragma clang loop unroll(disable) // or engines run out of registers
 	for (int p = 0; p < k; p++) {
 		V bv[2];
 #pragma unroll

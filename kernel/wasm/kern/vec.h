@@ -62,6 +62,15 @@ INLINE V fma4(V a, V b, V c) { return wasm_f32x4_relaxed_madd(a, b, c); }
 
 #else
 
+// The product of two float32 is exact in float64, so only the sum is rounded twice: to float64, then to float32. These
+// take two elements as float64.
+INLINE V low2(V v) { return wasm_f64x2_promote_low_f32x4(v); }
+INLINE V high2(V v) { return wasm_f64x2_promote_low_f32x4(wasm_i64x2_shuffle(v, v, 1, 1)); }
+
+INLINE V join(V low, V high) {
+	return wasm_i64x2_shuffle(wasm_f32x4_demote_f64x2_zero(low), wasm_f32x4_demote_f64x2_zero(high), 0, 2);
+}
+
 // odd is p + c rounded to odd: an inexact sum takes the neighbour whose last bit is 1. With 53 >= 24 + 2 bits, rounding it
 // once more to float32 is then right (Boldo and Melquiond 2008, "Emulation of FMA and correctly rounded sums").
 INLINE V odd(V p, V c) {
@@ -74,28 +83,23 @@ INLINE V odd(V p, V c) {
 	return wasm_v128_or(wasm_i64x2_add(s, beyond), wasm_v128_and(inexact, wasm_i64x2_splat(1)));
 }
 
-// fused2 is the sum for the lower two elements, still as float64. Rounding s to float32 is wrong only where s lies halfway
-// between two float32 (its low 29 bits are 1 0...0) or is subnormal there; any such element sets a bit of *doubt.
-INLINE V fused2(V p, V c, V *doubt) {
-	V s = wasm_f64x2_add(p, c);
-	V halfway = wasm_i64x2_eq(wasm_v128_and(s, wasm_i64x2_splat(0x1fffffff)), wasm_i64x2_splat(0x10000000));
-	V size = wasm_f64x2_abs(s);
-	V subnormal = wasm_v128_and(wasm_f64x2_lt(size, wasm_f64x2_splat(0x1p-126)), wasm_f64x2_ne(size, wasm_f64x2_splat(0)));
-	*doubt = wasm_v128_or(*doubt, wasm_v128_or(halfway, subnormal));
-	return s;
-}
+static __attribute__((noinline)) V fma4_odd(V pl, V ph, V c) { return join(odd(pl, low2(c)), odd(ph, high2(c))); }
 
-INLINE V upper(V v) { return wasm_i64x2_shuffle(v, v, 1, 1); }
-
-INLINE V join(V low, V high) {
-	return wasm_i64x2_shuffle(wasm_f32x4_demote_f64x2_zero(low), wasm_f32x4_demote_f64x2_zero(high), 0, 2);
+// doubtful says whether rounding one of the sums s to float32 may be wrong: where it lies halfway between two float32 (its low
+// 29 bits are 1 0...0), or float32 has fewer bits because it is subnormal there. No sum here has an upper half of 0 but 0.
+INLINE int doubtful(V sl, V sh) {
+	V lower = wasm_i32x4_shuffle(sl, sh, 0, 2, 4, 6), upper = wasm_i32x4_shuffle(sl, sh, 1, 3, 5, 7);
+	V halfway = wasm_i32x4_eq(wasm_v128_and(lower, wasm_i32x4_splat(0x1fffffff)), wasm_i32x4_splat(0x10000000));
+	V size = wasm_i32x4_sub(wasm_i32x4_add(upper, upper), wasm_i32x4_splat(1));
+	V subnormal = wasm_u32x4_lt(size, wasm_i32x4_splat(2 * 0x38100000 - 1)); // the upper half of 2^-126; 0 wraps around
+	return wasm_v128_any_true(wasm_v128_or(halfway, subnormal));
 }
 
 INLINE V fma4(V a, V b, V c) {
-	V pl = wasm_f64x2_mul(wasm_f64x2_promote_low_f32x4(a), wasm_f64x2_promote_low_f32x4(b));
-	V ph = wasm_f64x2_mul(wasm_f64x2_promote_low_f32x4(upper(a)), wasm_f64x2_promote_low_f32x4(upper(b)));
-	V cl = wasm_f64x2_promote_low_f32x4(c), ch = wasm_f64x2_promote_low_f32x4(upper(c));
-	return join(odd(pl, cl), odd(ph, ch));
+	V pl = wasm_f64x2_mul(low2(a), low2(b)), ph = wasm_f64x2_mul(high2(a), high2(b));
+	V sl = wasm_f64x2_add(pl, low2(c)), sh = wasm_f64x2_add(ph, high2(c));
+	if (__builtin_expect(doubtful(sl, sh), 0)) return fma4_odd(pl, ph, c);
+	return join(sl, sh);
 }
 
 #endif

@@ -19,7 +19,7 @@ export function bytes(n) {
 
 /** A whole number with thousands apart. */
 export function count(n) {
-  return Number.isFinite(n) ? String(Math.round(n)).replace(/\B(?=(\d{3})+$)/g, '\u2009') : missing;
+  return Number.isFinite(n) ? String(Math.round(n)).replace(/\B(?=(\d{3})+$)/g, '\u202f') : missing;
 }
 
 /** A large number in words: 1.21 million. */
@@ -49,11 +49,11 @@ export function duration(ms) {
   return min < 100 ? `${min} min` : `${Math.floor(min / 60)} h ${min % 60} min`;
 }
 
-/** A part of 1 in percent; what is there is never shown as 0 %. */
+/** A part of 1 in percent; what is there is never shown as 0%. */
 export function percent(part) {
   if (!Number.isFinite(part)) return missing;
-  if (part > 0 && part < 0.01) return '< 1 %';
-  return `${Math.round(100 * part)} %`;
+  if (part > 0 && part < 0.01) return '< 1%';
+  return `${Math.round(100 * part)}%`;
 }
 
 /** A peer's id as everywhere in Shoal: its last eight characters. */

@@ -3,11 +3,11 @@
 import { sha256 } from './sha256.mjs';
 
 const prefix = 'shoal:';
-const version = 1;
+const versions = [1, 2]; // which differ in the addresses only
 const longest = 8192; // characters
 const alphabet = 'abcdefghijklmnopqrstuvwxyz234567';
 
-/** What is wrong with a link, in a sentence. */
+/** What is wrong with a link, as a clause. */
 export class BadLink extends Error {}
 
 /**
@@ -19,20 +19,20 @@ export function readLink(hash) {
   try { text = decodeURIComponent(text); } catch { /* it wasn't encoded */ }
   text = text.trim().toLowerCase();
   if (text === '') return null;
-  if (text.length > longest) throw new BadLink('It is too long.');
-  if (!text.startsWith(prefix)) throw new BadLink(`Behind the # it has to start with “${prefix}”.`);
+  if (text.length > longest) throw new BadLink('it is too long');
+  if (!text.startsWith(prefix)) throw new BadLink(`behind the # it has to start with “${prefix}”`);
   const bytes = base32(text.slice(prefix.length));
   const end = bytes ? bytes.length - 4 : 0;
   if (end < 1 || crc32c(bytes.subarray(0, end)) !== new DataView(bytes.buffer).getUint32(end)) {
-    throw new BadLink('It is cut short or mistyped.');
+    throw new BadLink('it is cut short or mistyped');
   }
-  if (bytes[0] !== version) throw new BadLink(`It is of version ${bytes[0]}, this page reads version ${version}.`);
+  if (!versions.includes(bytes[0])) throw new BadLink(`it is of version ${bytes[0]}, this page reads versions up to ${versions.at(-1)}`);
   const r = { bytes: bytes.subarray(1, end), at: 0 };
   try {
     field(r, varint(r)); // the peer's id, which is not needed here
     return { text, run: words(r), secret: words(r) };
   } catch {
-    throw new BadLink('What is in it does not fit together.');
+    throw new BadLink('what is in it does not fit together');
   }
 }
 

@@ -2,7 +2,7 @@
 // own (../peer.mjs). Here is only what is seen: nothing is computed, and nothing may take longer than a frame.
 
 import { readLink, pageKey, BadLink } from './link.mjs';
-import { states, inRun, sentence, whatIsTrained, whySlower, needs } from './words.mjs';
+import { states, inRun, sentence, whatIsTrained, details, whySlower, needs } from './words.mjs';
 import { bytes, count, duration, percent, plural, short, value } from './format.mjs';
 import { lossChart } from './chart.mjs';
 import { peerRing } from './ring.mjs';
@@ -29,8 +29,12 @@ let joined = false;           // once joined, the figures of what was given stay
 let worker = null, self = null, usage = {}, report = null;
 let offer = null;             // what the peer was told: {cores, memory}
 let since = 0, spent = 0;     // when computing began, and milliseconds of it before that
+let given = nothing();        // by the peer as it is now, and
+let before = nothing();       // by those before it, which paused or lost the run
 const pace = [];              // [time, step] of late
 let pieces = { gather: 0, reduce: 0 };
+
+function nothing() { return { samples: 0, sent: 0, received: 0 }; }
 
 // --- what is known of the run
 
@@ -42,22 +46,26 @@ async function ask() {
       headers: { Authorization: `Shoal ${key}` }, cache: 'no-store', credentials: 'omit', redirect: 'error', signal: late,
     });
     if (answer.status === 401) return become('wronglink');
-    if (!answer.ok) throw new Error(`The daemon behind this address answers with error ${answer.status}.`);
-    const got = await answer.json();
-    if (inRun(state) && info) {
-      curve(got.losses);
-      return;
+    if (answer.status === 503 && !joined) {
+      become('soon');
+      return again();
     }
+    if (!answer.ok) throw new Error(`the daemon that serves this page answers with error ${answer.status}`);
+    const got = await answer.json();
     info = got;
     curve(got.losses);
-    learn(got.status);
-    if (state === 'asking' || state === 'unreachable' || state === 'wronglink') become('idle');
+    if (!self || !inRun(state)) learn(got.status); // in the run, the peer's own is newer
+    if (['asking', 'soon', 'unreachable', 'wronglink'].includes(state)) become('idle');
     if (state === 'idle' && status.steps > 0 && status.step >= status.steps) become('over');
   } catch (e) {
     if (!inRun(state) && !joined) become('unreachable', e instanceof TypeError || e.name === 'TimeoutError' ? '' : e.message);
   }
+  again();
+}
+
+function again() {
+  clearTimeout(ask.timer);
   if (!inRun(state) && !['over', 'done', 'wronglink'].includes(state)) ask.timer = setTimeout(ask, askEvery);
-  soon();
 }
 
 function curve(losses) {
@@ -106,31 +114,50 @@ function dismiss() {
 function leave() {
   become('leaving');
   worker.postMessage({ type: 'leave' });
-  leave.timer = setTimeout(() => become('left', 'Handing over took too long, so the others took over by themselves. You may close this tab.'), leaveWithin);
+  leave.timer = setTimeout(() => become('left', 'handing over took too long, so the others took over by themselves'), leaveWithin);
 }
 
 function hear(m) {
   switch (m?.type) {
     case 'state':
-      if (m.state === 'left' && state === 'paused') return;
-      if (m.state === 'leaving' && state === 'pausing') return;
+      if (outdated(m.state)) return;
       become(m.state, m.reason);
       break;
-    case 'self': self = m; break;
+    case 'self':
+      self = m;
+      for (const k in given) before[k] += given[k];
+      given = nothing();
+      break;
     case 'progress':
       chart.add(m.step, m.loss);
       curve.stale = true;
       break;
-    case 'status': learn(m.status); break;
+    case 'status':
+      learn(m.status);
+      given.sent = m.status.traffic.reduce((sum, t) => sum + t.sent, 0);
+      given.received = m.status.traffic.reduce((sum, t) => sum + t.received, 0);
+      break;
     case 'pieces':
       for (const [kind] of m.list) if (kind in pieces) pieces[kind]++;
       ring.pieces(m.list);
       break;
-    case 'usage': usage = { ...usage, ...m }; break;
+    case 'usage':
+      usage = m;
+      given.samples = m.samples;
+      break;
     case 'notice': notice = m.text; break;
     case 'report': report = m.report; break;
   }
   soon();
+}
+
+/** Whether a state of the peer is from before it heard what the volunteer wants, or a part of that. */
+function outdated(next) {
+  const ends = ['left', 'refused', 'failed', 'done'];
+  if (state === 'leaving') return !ends.includes(next);
+  if (state === 'pausing') return next !== 'paused' && !ends.includes(next);
+  if (state === 'changing') return next === 'leaving' || (next === 'computing' && self === null);
+  return false;
 }
 
 function become(next, why = '') {
@@ -187,7 +214,7 @@ function show() {
     chart.draw();
     const last = chart.last();
     text('latest', value(last ? last[1] : NaN));
-    text('latest-step', last ? `at step ${count(last[0])}` : '');
+    text('latest-step', last ? `at step ${count(last[0])}${chart.isLog() ? ', log scale' : ''}` : '');
   } else if (curve.stale && !curve.timer) {
     curve.timer = setTimeout(() => { curve.timer = 0; soon(); }, paintEvery);
   }
@@ -223,11 +250,8 @@ function showRun() {
   text('figures', [
     `Step ${count(step)} of ${count(steps)}`, rate > 0 && `${count(rate)} samples/s`, left(steps - step), status?.stuck,
   ].filter(Boolean).join(' · '));
-  needs(info.joining).forEach(([, v], i) => {
-    const dd = $('needs').children[i].querySelector('dd');
-    if (dd.textContent !== v) dd.textContent = v;
-  });
-  text('run-id', `Run ${run.id.slice(0, 16)}…`);
+  needs(info.joining).forEach((v, i) => text(['need-memory', 'need-download', 'need-parameters'][i], v));
+  text('run-id', details(run));
 }
 
 function left(steps) {
@@ -237,8 +261,9 @@ function left(steps) {
 }
 
 function showPeers() {
-  const own = (inRun(state) && (self?.peer || '')) || '';
+  const own = inRun(state) && state !== 'paused' ? self?.peer ?? '' : '';
   const members = status.members;
+  $('peers').classList.toggle('moving', own !== '');
   ring.show(members, own);
   const total = members.reduce((sum, m) => sum + m.owned, 0);
   const rows = members.map((m) => ({
@@ -269,19 +294,19 @@ function showPeers() {
 }
 
 function showGiven() {
-  $('needs').hidden = joined;
-  $('given').hidden = !joined;
-  if (!joined) return;
+  const gave = inRun(state) || spent > 0;
+  $('needs').hidden = gave;
+  $('given').hidden = !gave;
+  if (!gave) return;
   const me = status?.members.find((m) => m.peer === self?.peer);
   const total = status?.members.reduce((sum, m) => sum + m.owned, 0);
-  const traffic = inRun(state) && self && status?.peer === self.peer ? status.traffic : showGiven.traffic;
-  showGiven.traffic = traffic;
-  text('share', me && inRun(state) && total > 0 ? percent(me.owned / total) : inRun(state) ? '–' : '0 %');
-  text('samples', count(usage.samples));
+  const holds = inRun(state) && state !== 'paused';
+  text('share', holds ? percent(me && total > 0 ? me.owned / total : NaN) : '0%');
+  text('samples', count(before.samples + given.samples));
   text('time', duration(spent + (since ? performance.now() - since : 0)));
-  text('used', bytes(inRun(state) ? usage.memory : 0));
-  text('sent', bytes(traffic?.reduce((sum, t) => sum + t.sent, 0)));
-  text('received', bytes(traffic?.reduce((sum, t) => sum + t.received, 0)));
+  text('used', bytes(holds ? usage.memory : 0));
+  text('sent', bytes(before.sent + given.sent));
+  text('received', bytes(before.received + given.received));
 }
 
 const labels = { join: 'Join', again: 'Join again', ask: 'Ask again', resume: 'Resume', 'resume-soon': 'Resume' };
@@ -310,7 +335,7 @@ function showOffer() {
   $('apply').classList.toggle('away', !changed);
   const tooLittle = info && !inRun(state) && memory < info.joining.memory_bytes;
   text('change-note', changed ? 'Using these hands over, and joins again with them.'
-    : tooLittle ? `The run needs at least ${bytes(info.joining.memory_bytes)} of memory from a device.`
+    : tooLittle ? `An even share takes ${bytes(info.joining.memory_bytes)}; with less, yours is smaller.`
       : 'Your share of the model and of the work follows what you lend.');
 }
 
@@ -330,7 +355,10 @@ click('pause', () => { become('pausing'); worker.postMessage({ type: 'pause' });
 click('leave', leave);
 click('apply', () => {
   offer = wanted();
-  if (state !== 'paused') become('waiting', 'Handing over, and joining again with what you lend now.');
+  if (state !== 'paused') {
+    self = null;
+    become('changing');
+  }
   worker.postMessage({ type: 'settings', ...offer });
   $('memory').focus();
   soon();

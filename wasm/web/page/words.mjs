@@ -16,7 +16,7 @@ export const states = {
   },
   badlink: {
     word: 'Unreadable invitation', tone: 'bad', buttons: [],
-    text: (why) => `The invitation in this address can’t be used. ${why} Copy the whole address once more.`,
+    text: (why) => `The invitation in this address can’t be used: ${why || 'it is not readable'}. Copy the whole address once more.`,
   },
   wronglink: {
     word: 'Other run', tone: 'bad', buttons: ['ask'],
@@ -24,8 +24,9 @@ export const states = {
   },
   unreachable: {
     word: 'No answer', tone: 'bad', buttons: ['ask'],
-    text: (why) => `${why || 'The daemon that serves this page does not answer.'} The page asks again by itself; if it stays so, check your network, or ask whether the daemon still runs.`,
+    text: (why) => `${whole(why || 'the daemon that serves this page does not answer')} The page asks again by itself; if it stays so, check your network, or ask whether the daemon still runs.`,
   },
+  soon: { word: 'Starting', tone: 'busy', text: 'The daemon behind this address is about to start the run. The page asks again by itself.', buttons: [] },
   over: { word: 'Run over', tone: 'good', text: 'All steps of this run are done, and there is nothing left to join.', buttons: [] },
 
   // after joining; the peer's worker tells these
@@ -33,19 +34,20 @@ export const states = {
   connecting: { word: 'Connecting', tone: 'busy', text: 'Looking for the run’s peers.', buttons: ['pause', 'leave'] },
   waiting: {
     word: 'Waiting for work', tone: 'busy', buttons: ['pause', 'leave'],
-    text: (why) => why || 'Connected. This device gets its share of the model and the next samples in a moment.',
+    text: (why) => (why ? whole(why) : 'Connected. This device gets its share of the model and the next samples in a moment.'),
   },
   computing: { word: 'Computing', tone: 'good', text: 'This device computes samples and keeps its share of the model.', buttons: ['pause', 'leave'] },
   reconnecting: {
     word: 'Reconnecting', tone: 'busy', buttons: ['pause', 'leave'],
-    text: (why) => `${why || 'The connection was lost.'} The others go on meanwhile; this device comes back by itself.`,
+    text: (why) => `${whole(why || 'the connection was lost')} The others go on meanwhile; this device comes back by itself.`,
   },
+  changing: { word: 'Changing', tone: 'busy', text: 'Handing over, and joining again with what you lend now.', buttons: ['pause', 'leave'] },
   pausing: { word: 'Pausing', tone: 'busy', text: 'Handing over to the others what is kept here.', buttons: ['resume-soon', 'leave'] },
   paused: { word: 'Paused', tone: 'off', text: 'This device has handed over its share. Resume joins again where the run is by then.', buttons: ['resume', 'leave'] },
   leaving: { word: 'Leaving', tone: 'busy', text: 'Handing over to the others what is kept here.', buttons: ['leave-soon'] },
   left: {
     word: 'Left', tone: 'off', buttons: ['again'],
-    text: (why) => why || 'This device has handed over its share and is out of the run. Thank you. You may close this tab.',
+    text: (why) => `${whole(why || 'this device has handed over its share and is out of the run')} Thank you. You may close this tab.`,
   },
   refused: {
     word: 'Refused', tone: 'bad', buttons: ['again'],
@@ -59,25 +61,28 @@ export const states = {
 };
 
 /** Whether the device takes part in a state, or tries to. */
-export const inRun = (state) => ['loading', 'connecting', 'waiting', 'computing', 'reconnecting', 'pausing', 'paused', 'leaving'].includes(state);
+export const inRun = (state) => ['loading', 'connecting', 'waiting', 'computing', 'reconnecting', 'changing', 'pausing', 'paused', 'leaving'].includes(state);
 
-/** The sentence of a state. A reason is a clause or a sentence; its last full stop doesn't double ours. */
+/** The sentence of a state. A reason may be a clause or a sentence. */
 export function sentence(state, reason = '') {
   const { text } = states[state];
-  if (typeof text === 'string') return text;
-  return text(reason.trim()).replace(/\.\.$/, '.').replace(/\.\.(\s)/g, '.$1');
+  return typeof text === 'string' ? text : text(reason.trim().replace(/\.$/, ''));
 }
 
-const models = { vit: 'A vision transformer', gpt: 'A language model' };
-const sources = { digits: 'drawn digits', mnist: 'handwritten digits', text: 'a text', tokens: 'tokens of a text', images: 'images' };
+/** A clause as a sentence of its own. */
+const whole = (clause) => `${clause[0].toUpperCase()}${clause.slice(1)}.`;
 
-const kindOf = (x, key) => (x && typeof x === 'object' ? x[key] : x) || '';
+const sources = { digits: 'drawn digits', mnist: 'handwritten digits', text: 'text', tokens: 'text', images: 'images' };
 
-/** What is trained, in a sentence. run is that of /run.json. */
+/** What is trained, in a sentence. run is that of /run.json, whose model is a list in words, kind first. */
 export function whatIsTrained(run) {
-  const model = models[kindOf(run.model, 'type')] || `A model of type ${kindOf(run.model, 'type') || 'unknown'}`;
-  const source = kindOf(run.data, 'source');
-  return `${model} with ${many(run.parameters)} parameters learns from ${sources[source] || source || 'data'}, on the devices of its volunteers together.`;
+  const kind = String(run.model).split(',')[0].replace(/^GPT$/, 'a language model (GPT)').replace(/^(?!an? )/, 'a ');
+  return `${kind[0].toUpperCase()}${kind.slice(1)} with ${many(run.parameters)} parameters learns from ${sources[run.data] ?? run.data}, on many devices together.`;
+}
+
+/** The rest of what the run file says, for those who want to know. */
+export function details(run) {
+  return [`Run ${run.id.slice(0, 16)}…`, String(run.model).split(', ').slice(1).join(', '), run.strategy, run.precision].filter(Boolean).join(' · ');
 }
 
 /** Why this page is slower than it could be, or "". */
@@ -99,11 +104,7 @@ export function whoIsThere(members) {
   return [daemons && plural(daemons, 'daemon'), tabs && plural(tabs, 'tab')].filter(Boolean).join(', ') || 'nobody';
 }
 
-/** What joining would use: a name, a value and a remark each. */
+/** What joining would use with an even share: memory, what is fetched at first, and parameters that are kept here. */
 export function needs(joining) {
-  return [
-    ['Memory', bytes(joining.memory_bytes), 'at least'],
-    ['Download', bytes(joining.download_bytes), 'once'],
-    ['Parameters', bytes(joining.parameters_bytes), 'shared by all'],
-  ];
+  return [joining.memory_bytes, joining.download_bytes, joining.parameters_bytes].map(bytes);
 }

@@ -1,0 +1,11 @@
+package chromium
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// bind makes the process the leader of a group, if it is to have one. It does not outlive its parent.
+func bind(cmd *exec.Cmd, group bool) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: group, Pdeathsig: syscall.SIGKILL}
+}

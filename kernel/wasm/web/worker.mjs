@@ -1,0 +1,151 @@
+// A compute worker. It never returns to its event loop if memory is shared: worker 0 then takes the commands from the ring, one
+// by one, and has the others, its helpers, do their parts of each; a command is done when all parts are.
+
+import {
+  ARGS, ARRIVED, CANCELLED, CHUNK, FAULT, FENCE, FIRST, HEAD, OP, PARTS, RING, scratch, SLOT, SLOTS, STAGE, STARTED, UPLOAD,
+} from "./layout.mjs";
+
+const port = globalThis.process?.versions?.node === undefined ? globalThis : (await import("node:worker_threads")).parentPort;
+const listen = (f) => (port.on ? port.on("message", f) : (port.onmessage = (e) => f(e.data)));
+const forget = (f) => (port.off ? port.off("message", f) : (port.onmessage = null));
+
+listen(function first({module, ops, pages, memory, index}) {
+  forget(first);
+  let serve;
+  try {
+    const shared = memory !== undefined;
+    memory ??= new WebAssembly.Memory({initial: pages, maximum: pages});
+    const run = load(module, ops, memory, index);
+    const words = new Int32Array(memory.buffer);
+    const bytes = new Uint8Array(memory.buffer);
+    if (!shared) serveMessages(run, words, bytes);
+    else serve = index === 0 ? () => lead(run, words, bytes) : () => help(run, words, index);
+    port.postMessage({ready: true});
+  } catch (failed) {
+    port.postMessage({failed});
+  }
+  serve?.();
+});
+
+// load is the kernels' functions by number, on memory of this worker's own.
+function load(module, ops, memory, index) {
+  const {exports} = new WebAssembly.Instance(module, {env: {memory}});
+  const {address, length} = scratch(index);
+  exports.init(address, length);
+  return ops.map((name) => exports[name] ?? missing(name));
+}
+
+function missing(name) {
+  throw new Error(`the kernels have no ${name}: the files in /kernel/ are of different versions`);
+}
+
+// lead does the commands of the ring.
+function lead(run, words, bytes) {
+  for (let seq = 0; ; seq = (seq + 1) | 0) {
+    change(words, HEAD, seq);
+    const address = RING + (seq & (SLOTS - 1)) * SLOT;
+    const at = address >> 2;
+    switch (words[at + OP]) {
+      case FENCE:
+        port.postMessage({done: (seq + 1) | 0, fault: Atomics.load(words, FAULT)});
+        break;
+      case UPLOAD: {
+        const from = STAGE + words[at + ARGS + 1] * CHUNK;
+        bytes.copyWithin(words[at + ARGS] >>> 0, from, from + words[at + ARGS + 2]);
+        break;
+      }
+      default: {
+        const parts = words[at + PARTS];
+        for (let i = 1; i < parts; i++) {
+          Atomics.store(words, STARTED(i), (seq + 1) | 0);
+          Atomics.notify(words, STARTED(i));
+        }
+        part(run, words, address, 0);
+        for (let n; (n = Atomics.load(words, ARRIVED)) !== parts - 1;) change(words, ARRIVED, n);
+        Atomics.store(words, ARRIVED, 0);
+      }
+    }
+  }
+}
+
+// help does the parts that are this worker's.
+function help(run, words, index) {
+  for (let seen = 0; ;) {
+    change(words, STARTED(index), seen);
+    seen = Atomics.load(words, STARTED(index));
+    part(run, words, RING + ((seen - 1) & (SLOTS - 1)) * SLOT, index);
+    Atomics.add(words, ARRIVED, 1);
+    Atomics.notify(words, ARRIVED);
+  }
+}
+
+// part does one worker's part of the command at address. After a fault nothing is computed any more, as after a cancel.
+function part(run, words, address, index) {
+  if (Atomics.load(words, CANCELLED) !== 0) return;
+  const at = address >> 2;
+  try {
+    run[words[at + OP] - FIRST](address + ARGS * 4, index, words[at + PARTS]);
+  } catch {
+    Atomics.store(words, FAULT, 1 + words[at + OP]);
+    Atomics.store(words, CANCELLED, 1);
+  }
+}
+
+// change returns once words[at] is not seen. The next op mostly follows within microseconds, in which falling asleep and waking
+// up again would take longer.
+const SPIN = 4000;
+function change(words, at, seen) {
+  for (let i = 0; i < SPIN; i++) if (Atomics.load(words, at) !== seen) return;
+  while (Atomics.load(words, at) === seen) Atomics.wait(words, at, seen); // a call that wakes us may come late
+}
+
+// serveMessages does the commands that come in messages. Between two of them it looks for further messages every few
+// milliseconds, so that one that cancels is heard.
+const TURN = 2; // ms
+function serveMessages(run, words, bytes) {
+  const queue = []; // commands, as bytes
+  const chunks = []; // what UPLOADs that are in the queue bring
+  let seq = 0;
+  const turn = new MessageChannel();
+  let working = false;
+
+  listen((message) => {
+    if (message.cancel) {
+      words[CANCELLED] = 1;
+      return;
+    }
+    for (const [chunk, b] of message.chunks) chunks[chunk] = b;
+    for (let i = 0; i < message.commands.length; i += SLOT) queue.push(message.commands.subarray(i, i + SLOT));
+    if (!working) work();
+  });
+  turn.port1.onmessage = work;
+
+  function work() {
+    const end = performance.now() + TURN;
+    while (queue.length > 0 && performance.now() < end) command(queue.shift());
+    working = queue.length > 0;
+    if (working) turn.port2.postMessage(0);
+  }
+
+  function command(c) {
+    bytes.set(c, RING);
+    seq = (seq + 1) | 0;
+    const at = RING >> 2;
+    const address = words[at + ARGS] >>> 0;
+    switch (words[at + OP]) {
+      case FENCE: {
+        const read = bytes.slice(address, address + words[at + ARGS + 1]);
+        port.postMessage({done: seq, fault: words[FAULT], address, bytes: read}, [read.buffer]);
+        break;
+      }
+      case UPLOAD: {
+        const chunk = words[at + ARGS + 1];
+        bytes.set(chunks[chunk], address);
+        chunks[chunk] = null;
+        break;
+      }
+      default:
+        part(run, words, RING, 0);
+    }
+  }
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"shoal/kernel"
+	"shoal/kernel/cpu"
+	"shoal/kernel/cpu/gemm"
+)
+
+// native computes the product on one core of this machine when the page asks for it.
+type native struct {
+	mu      sync.Mutex // for the device
+	device  *cpu.Device
+	a, b, c kernel.Buffer
+}
+
+func newNative() (*native, error) {
+	const path = "avx2"
+	if !slices.Contains(gemm.Paths(), path) {
+		return nil, fmt.Errorf("this machine has no %s, with which the browser is compared", path)
+	}
+	d, err := cpu.New(cpu.Config{Threads: 1, Path: path})
+	if err != nil {
+		return nil, err
+	}
+	matrix := func(n int) kernel.Buffer {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32(i%17)/16 - 0.5
+		}
+		b := d.Alloc(kernel.Other, kernel.F32, n)
+		d.Upload(b, kernel.Bytes(x))
+		return b
+	}
+	return &native{device: d, a: matrix(rows * inner), b: matrix(inner * cols), c: matrix(rows * cols)}, nil
+}
+
+func (n *native) close() { _ = n.device.Close() }
+
+// ServeHTTP tells the name, and how many milliseconds so many products take.
+func (n *native) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var ask struct {
+		Trans kernel.Trans
+		Times int
+	}
+	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil || ask.Trans > kernel.TN || ask.Times < 0 || ask.Times > 10_000 {
+		http.Error(w, fmt.Sprintf("no product: %+v, %v", ask, err), http.StatusBadRequest)
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	start := time.Now()
+	for range ask.Times {
+		n.device.MatMul(ask.Trans, n.c, n.a, n.b, rows, cols, inner, false)
+	}
+	took := time.Since(start)
+	if err := n.device.Sync(); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"name": "native, AVX2, one core", "ms": float64(took) / float64(time.Millisecond)})
+}
