@@ -119,7 +119,10 @@ func TestKilledGoingBack(t *testing.T) {
 func TestRecoverGoesBack(t *testing.T) {
 	ownCache(t)
 	k := keepers(t, 3, 400, 2, false)
-	left := k.killed(t, 2)[0]
+	for _, p := range k.all[:2] {
+		p.cmd.Process.Kill()
+	}
+	left := k.all[2]
 	left.says(t, "shoal recover goes back to the checkpoint of step ")
 	rescue := startProgram(t, "recover", "--yes", "--pid", strconv.Itoa(left.cmd.Process.Pid))
 	if code := rescue.end(t, patient); code != exitOK {
