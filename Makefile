@@ -7,6 +7,8 @@
 # make dist   archives of the program for linux, darwin and windows, in build/dist
 # make compare   trains one run in each way to share it out, in a minute, and writes docs/strategies.md
 # make faults    kills and stops peers at every point of a step, in half an hour, and writes the tables of docs/faults.md
+# make bench-browser   compares products of matrices in a browser with other libraries and this CPU, in minutes, and writes
+#                      docs/browser-speed.md
 # make numerics  compares ways to sum gradients, in minutes, and writes the table in docs/numerics.md
 
 SHELL := /bin/bash
@@ -30,7 +32,7 @@ define step
 endef
 
 .NOTPARALLEL:
-.PHONY: test build wasm gen dist long compare faults numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
+.PHONY: test build wasm gen dist long compare faults bench-browser numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
 	check-platforms check-noasm check-interop check-unit check-testnet check-page check-tabs
 
 # With this a test that finds no browser fails, rather than being skipped.
@@ -64,17 +66,23 @@ compare: build
 faults: build
 	go run ./scripts/faults --program build/shoal
 
+# kernel/wasm in Chromium, TensorFlow.js, ONNX Runtime Web and AVX2, compared: docs/browser-speed.md.
+bench-browser: install-needs
+	cd scripts/benchbrowser && npm ci --ignore-scripts --no-audit --no-fund --silent
+	go run ./scripts/benchbrowser
+
 # Ways to sum gradients, compared: the table in docs/numerics.md.
 numerics:
 	go test -count=1 -run '^TestNumerics$$' -v . -numerics
 
-# Go, a C compiler for the race detector, Python for the interop tests, Chromium and Node for the browser's, and the compiler
+# Go, a C compiler for the race detector, Python for the interop tests, Chromium, Firefox and Node for the browser's, and the compiler
 # that makes its kernels; any Go from 1.21 on fetches the version in go.mod by itself.
 install-needs:
 	@need=""; command -v go >/dev/null || need="golang-go"; \
 	command -v gcc >/dev/null || command -v clang >/dev/null || need="$$need gcc libc6-dev"; \
 	python3 -c 'import ensurepip, venv' 2>/dev/null || need="$$need python3-venv"; \
 	[ -n "$$CHROMIUM" ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null || need="$$need chromium"; \
+	[ -n "$$FIREFOX" ] || command -v firefox-esr >/dev/null || command -v firefox >/dev/null || need="$$need firefox-esr"; \
 	command -v node >/dev/null || need="$$need nodejs"; command -v npm >/dev/null || need="$$need npm"; \
 	command -v clang-19 >/dev/null && command -v wasm-ld-19 >/dev/null || need="$$need clang-19 lld-19"; \
 	if [ -n "$$need" ]; then \
@@ -94,7 +102,7 @@ check-vet:
 	$(call step,go vet,go vet ./... && GOOS=js GOARCH=wasm go vet . ./wasm ./peer ./kernel/wasm)
 
 check-static:
-	$(call step,staticcheck,go tool staticcheck ./... && GOOS=js GOARCH=wasm $$(go tool -n staticcheck) . ./wasm ./peer ./kernel/wasm)
+	$(call step,staticcheck,go tool staticcheck ./... && GOOS=js GOARCH=wasm $$(go tool -n staticcheck) . ./wasm ./kernel/wasm)
 
 check-imports:
 	$(call step,import rules,go test -count=1 -short ./internal/deptest)
@@ -106,6 +114,7 @@ platform-%:
 
 check-browser:
 	$(call step,build for the browser,go test -count=1 -run TestBuildsForBrowser ./internal/deptest)
+	$(call step,tests in Node,PATH="$$PATH:$$(go env GOROOT)/lib/wasm" GOOS=js GOARCH=wasm go test -count=1 ./wasm)
 
 check-noasm:
 	$(call step,tests without assembly,go test -tags noasm -shuffle=on $(NUMBERS))
@@ -125,9 +134,9 @@ check-testnet: build
 		grep '"state_hash"' build/four.json && \
 		cmp <(grep -o '"state_hash": "[0-9a-f]\{64\}"' build/four.json) <(grep -o '"state_hash": "[0-9a-f]\{64\}"' build/one.json))
 
-# The page in a real browser.
-check-page:
-	$(call step,the page,cd scripts/pagetest && npm ci --no-audit --no-fund --silent && node --test)
+# The page in real browsers, at first over a server and a peer that are invented.
+check-page: wasm build
+	$(call step,the page,scripts/pagetest/run.sh)
 
 # Last, so that its lines are the last ones that one sees. Tests with processes have the machine for themselves: the race
 # detector slows their processes down, and finds in package shoal what it would find there.

@@ -118,6 +118,17 @@ func (l *Live) Workers() int {
 	return 0
 }
 
+// Transports names how this peer is connected to others now, as in "ws" or "webtransport".
+func (l *Live) Transports() []string {
+	l.mu.Lock()
+	inside := l.inside
+	l.mu.Unlock()
+	if inside == nil {
+		return nil
+	}
+	return inside.host.Transports()
+}
+
 // Memory is how many bytes of what this peer offers are in use now.
 func (l *Live) Memory() (used int64) {
 	if d := l.computesWith(); d != nil {

@@ -29,6 +29,7 @@ type Live struct {
 	node   liveNode
 	counts func() (streams, conns int)
 	bytes  func() []status.Traffic
+	relays func() status.Relaying
 	lacks  string // what this peer waits for of the data; empty if it does not
 	now    progressed
 	seen   []progressed // within rateWindow, oldest first
@@ -52,10 +53,10 @@ type progressed struct {
 }
 
 // newLive is a Live without a membership. base has what doesn't change. counts are the host's open streams and
-// connections, bytes what has travelled.
-func newLive(base Status, counts func() (streams, conns int), bytes func() []status.Traffic) *Live {
+// connections, bytes what has travelled, relays what is carried for others.
+func newLive(base Status, counts func() (streams, conns int), bytes func() []status.Traffic, relays func() status.Relaying) *Live {
 	base.Version, base.PID = status.Version, os.Getpid()
-	return &Live{base: base, counts: counts, bytes: bytes, now: progressed{loss: math.NaN()}}
+	return &Live{base: base, counts: counts, bytes: bytes, relays: relays, now: progressed{loss: math.NaN()}}
 }
 
 // entered begins a membership: a peer that was taken out by mistake has one after another.
@@ -122,8 +123,10 @@ func (l *Live) Status() Status {
 	s.SamplesPerSecond = l.rate()
 	l.mu.Unlock()
 	s.Members, s.Waiting, s.Faults = []status.Member{}, []string{}, []status.Fault{} // lists in JSON, also when empty
-	s.Streams, s.Connections = l.counts()
-	s.Traffic = l.bytes()
+	if l.counts != nil { // nil in a zero Live, which tests have
+		s.Streams, s.Connections = l.counts()
+		s.Traffic, s.Relaying = l.bytes(), l.relays()
+	}
 	if node != nil {
 		addMesh(&s, node.Status())
 	}

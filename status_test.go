@@ -23,10 +23,11 @@ func (s *scripted) Recover(context.Context) error { return s.err }
 
 func TestLive(t *testing.T) {
 	l := newLive(Status{RunID: "5f0c", Name: "digits", Steps: 9, Peer: "me"}, func() (int, int) { return 12, 3 },
-		func() []status.Traffic { return []status.Traffic{{Class: "control", Sent: 5}} })
+		func() []status.Traffic { return []status.Traffic{{Class: "control", Sent: 5}} },
+		func() status.Relaying { return status.Relaying{Circuits: 2} })
 	s := l.Status()
 	if s.Version != status.Version || s.PID != os.Getpid() || s.RunID != "5f0c" || s.Step != 0 || !math.IsNaN(float64(s.Loss)) ||
-		s.Streams != 12 || s.Connections != 3 || len(s.Traffic) != 1 || len(s.Members) != 0 || s.SamplesPerSecond != 0 {
+		s.Streams != 12 || s.Connections != 3 || s.Relaying.Circuits != 2 || len(s.Traffic) != 1 || len(s.Members) != 0 || s.SamplesPerSecond != 0 {
 		t.Errorf("before anything it is %+v", s)
 	}
 	if err := l.Recover(t.Context()); err == nil {
@@ -57,7 +58,7 @@ func TestLive(t *testing.T) {
 
 // The rate is that of the last seconds alone.
 func TestLiveRate(t *testing.T) {
-	l := newLive(Status{}, nil, nil)
+	l := newLive(Status{}, nil, nil, nil)
 	now := time.Now()
 	l.seen = []progressed{{at: now.Add(-time.Hour)}, {at: now.Add(-8 * time.Second), samples: 1000}, {at: now.Add(-4 * time.Second), samples: 1100}}
 	l.committed(9, 1200, 0, 0)

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	ma "github.com/multiformats/go-multiaddr"
 
@@ -36,7 +37,11 @@ func TestBrowser(t *testing.T) {
 		browsertest.GoTest{Dir: dir, Args: args("^TestContract"), Env: startContract(t).env()}.Run(t)
 	})
 	t.Run("tab", func(t *testing.T) {
-		browsertest.GoTest{Dir: dir, Args: args("^TestTab"), Env: startTabDaemons(t, "127.0.0.1")}.Run(t)
+		page := browsertest.Page{}
+		if *long {
+			page.Timeout = 15 * time.Minute
+		}
+		browsertest.GoTest{Dir: dir, Args: args("^TestTab"), Env: startTabDaemons(t, "127.0.0.1"), Page: page}.Run(t)
 	})
 	t.Run("insecure", func(t *testing.T) {
 		ip := ownIP(t)

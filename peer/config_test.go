@@ -93,3 +93,38 @@ func TestRankDials(t *testing.T) {
 		}
 	}
 }
+
+func TestKinds(t *testing.T) {
+	const relay = "/p2p/" + somePeer + "/p2p-circuit"
+	for text, want := range map[string]kind{
+		"/ip4/192.0.2.1/tcp/1":                                     kindTCP,
+		"/ip4/192.0.2.1/udp/1/quic-v1":                             kindQUIC,
+		"/dns/example.org/tcp/1/tls/ws":                            kindWS,
+		"/dns/example.org/tcp/1/tls/sni/a.b/ws":                    kindWS,
+		"/ip4/192.0.2.1/tcp/1/wss":                                 kindWS,
+		"/ip6/::1/udp/1/quic-v1/webtransport":                      kindWebTransport,
+		"/ip4/192.0.2.1/udp/1":                                     kindOther,
+		"/ip4/192.0.2.1":                                           kindOther,
+		"/p2p-circuit":                                             kindCircuit,
+		relay:                                                      kindCircuit,
+		"/ip4/192.0.2.1/tcp/1/ws" + relay:                          kindCircuit,
+		"/ip4/192.0.2.1/tcp/1/p2p/" + somePeer:                     kindOther,
+		relay + "/ip4/192.0.2.1/tcp/1":                             kindOther,
+		"/ip6/::1/udp/1/quic-v1/webtransport/certhash/" + someHash: kindWebTransport,
+	} {
+		a := ma.StringCast(text)
+		if got := kindOf(a); got != want {
+			t.Errorf("%s is of kind %v, want %v", text, got, want)
+		}
+		id, ok := relayOf(a)
+		if want := kindOf(a) == kindCircuit && text != "/p2p-circuit"; ok != want || ok && id.String() != somePeer {
+			t.Errorf("%s leads through %s, %v", text, id, ok)
+		}
+		// A relay's machine is not the peer's: that it refuses says nothing about the peer.
+		if _, ok := tcpEnd(a); ok != (want == kindTCP || want == kindWS && a[0].Protocol().Code != ma.P_DNS || text == "/ip4/192.0.2.1/tcp/1/p2p/"+somePeer) {
+			t.Errorf("%s begins with a TCP port: %v", text, ok)
+		}
+	}
+}
+
+const someHash = "uEiCnq41SYo44noHrxLnO1AhCKVQgNDuBlVLuHEunKyG9iQ"

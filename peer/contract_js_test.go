@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall/js"
 	"testing"
 	"time"
 
@@ -69,7 +68,7 @@ func contracts(t *testing.T) map[string]browserTransport {
 	}
 	none := &network.NullResourceManager{}
 	out := map[string]browserTransport{"ws": {&webSocket{up, none}, ma.StringCast(words[1]), id}}
-	if !js.Global().Get("WebTransport").IsUndefined() {
+	if hasWebTransport() {
 		out["webtransport"] = browserTransport{&webTransport{self, security, none}, ma.StringCast(words[2]), id}
 	}
 	return out

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -203,6 +205,20 @@ func (h *Host) Connected(peerID string) bool {
 	id, err := parsePeer(peerID)
 	return err == nil && h.host.Network().Connectedness(id) == network.Connected
 }
+
+// Transports names how this peer is connected to others now, sorted: tcp, quic, ws, webtransport, and circuit for what goes
+// through a third one.
+func (h *Host) Transports() []string {
+	used := map[string]bool{}
+	for _, c := range h.host.Network().Conns() {
+		if name := transportNames[kindOf(c.RemoteMultiaddr())]; name != "" {
+			used[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(used))
+}
+
+var transportNames = map[kind]string{kindTCP: "tcp", kindQUIC: "quic", kindWS: "ws", kindWebTransport: "webtransport", kindCircuit: "circuit"}
 
 // OnDisconnect has f called, in a goroutine of its own, when the last connection to a peer has gone: closed, reset, or
 // given up by the transport. Close waits for f to return. The callback stays for the life of the Host.

@@ -18,6 +18,8 @@ import (
 	"syscall/js"
 	"testing"
 	"time"
+
+	ma "github.com/multiformats/go-multiaddr"
 )
 
 const (
@@ -59,8 +61,6 @@ func kinds(t *testing.T, l Link) map[kind][]string {
 	}
 	return out
 }
-
-func hasWebTransport() bool { return !js.Global().Get("WebTransport").IsUndefined() }
 
 func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -155,13 +155,24 @@ func TestTabEcho(t *testing.T) {
 	}
 }
 
+// Chromium's WebTransport is used on a secure page.
+func TestTabHasWebTransport(t *testing.T) {
+	daemon(t)
+	if strings.Contains(userAgent(), "Firefox/") {
+		t.Skip("not in Firefox")
+	}
+	if !hasWebTransport() {
+		t.Errorf("no WebTransport in %s", userAgent())
+	}
+}
+
 // A page that came by http from another machine has no WebTransport.
 func TestTabInsecure(t *testing.T) {
 	daemon(t)
 	if js.Global().Get("isSecureContext").Bool() {
 		t.Skip("this page is a secure one")
 	}
-	if hasWebTransport() || !js.Global().Get("SharedArrayBuffer").IsUndefined() {
+	if !js.Global().Get("WebTransport").IsUndefined() || !js.Global().Get("SharedArrayBuffer").IsUndefined() {
 		t.Error("an insecure page with WebTransport or SharedArrayBuffer")
 	}
 }
@@ -467,5 +478,21 @@ func TestTabDialledBack(t *testing.T) {
 	}
 	if len(h.Addrs()) != 2 {
 		t.Errorf("addresses: %v", h.Addrs())
+	}
+}
+
+// The browser is told a name where there is one, and TLS where the address says so.
+func TestTabURLs(t *testing.T) {
+	for text, want := range map[string]string{
+		"/ip4/192.0.2.1/tcp/1/ws":                       "ws://192.0.2.1:1/",
+		"/ip6/2001:db8::1/tcp/1/ws":                     "ws://[2001:db8::1]:1/",
+		"/dns/example.org/tcp/443/wss":                  "wss://example.org:443/",
+		"/dns4/example.org/tcp/443/tls/ws":              "wss://example.org:443/",
+		"/ip4/192.0.2.1/tcp/443/tls/sni/example.org/ws": "wss://example.org:443/",
+	} {
+		got, err := wsURL(ma.StringCast(text))
+		if err != nil || got != want {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
 	}
 }

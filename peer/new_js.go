@@ -82,7 +82,7 @@ func addTransports(h *basichost.BasicHost, id *identity, self peer.ID) error {
 	if err := net.AddTransport(&webSocket{up, resources}); err != nil {
 		return err
 	}
-	if !js.Global().Get("WebTransport").IsUndefined() { // it is there in secure contexts only
+	if hasWebTransport() {
 		if err := net.AddTransport(&webTransport{self, security, resources}); err != nil {
 			return err
 		}

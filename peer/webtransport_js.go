@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall/js"
 	"time"
@@ -45,6 +46,20 @@ var (
 	_ transport.Transport    = (*webTransport)(nil)
 	_ transport.SkipResolver = (*webTransport)(nil)
 )
+
+// hasWebTransport says whether it is there, which it is in secure contexts only, and works. Firefox (153) throws away what it
+// has received of a stream when the other end says that it won't read on, with which many of libp2p's streams end. Only
+// Chromium is known to be right.
+func hasWebTransport() bool {
+	return !js.Global().Get("WebTransport").IsUndefined() && strings.Contains(userAgent(), "Chrome/")
+}
+
+func userAgent() string {
+	if navigator := js.Global().Get("navigator"); navigator.Type() == js.TypeObject {
+		return navigator.Get("userAgent").String()
+	}
+	return ""
+}
 
 func (t *webTransport) CanDial(a ma.Multiaddr) bool {
 	return kindOf(a) == kindWebTransport && len(certHashes(a)) > 0

@@ -8,6 +8,9 @@ package main
 import (
 	"encoding/json"
 	"syscall/js"
+	"time"
+
+	"shoal"
 )
 
 // commandsWaiting is how many commands wait at most: more than anybody clicks. Further ones are lost.
@@ -41,7 +44,7 @@ func main() {
 		child(post, commands, first)
 		return
 	}
-	v := &volunteer{post: post, commands: commands, shared: shared()}
+	v := &volunteer{post: post, commands: commands, shared: shared(), run: shoal.Run, after: time.After}
 	v.serve(first)
 }
 

@@ -70,6 +70,7 @@ type (
 		Type    string  `json:"type"`
 		Memory  int64   `json:"memory"`  // bytes in use
 		Cores   float64 `json:"cores"`   // that computed, on average since the last one
+		Program int64   `json:"program"` // bytes of the program itself, Go's memory
 		Samples int64   `json:"samples"` // of committed steps that were computed here, since "self"
 	}
 	textMessage struct {

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"strings"
 	"sync"
 	"time"
 
 	"shoal"
 	"shoal/fsdp"
 	"shoal/internal/report"
+	"shoal/internal/sysinfo"
 )
 
 const (
@@ -29,6 +31,7 @@ type view struct {
 	at      shoal.Progress
 	news    bool   // at is not told yet
 	state   string // told last
+	told    selfMessage
 	visible bool
 	pieces  [][2]any
 	busy    time.Duration // that was computed since the last usage
@@ -50,9 +53,8 @@ func (v *view) watch(cfg *shoal.Config) {
 	cfg.OnLive = func(l *shoal.Live) {
 		v.mu.Lock()
 		v.live, v.workers = l, l.Workers()
-		self := selfMessage{Type: "self", Peer: v.peer, Backend: l.Backend(), Workers: v.workers, Shared: v.shared}
 		v.mu.Unlock()
-		v.post(self)
+		v.self()
 		v.is(waiting, "")
 	}
 	cfg.OnWait = func(have, want int) { v.is(waiting, "") }
@@ -65,6 +67,22 @@ func (v *view) watch(cfg *shoal.Config) {
 		v.at, v.news = p, true
 	}
 	cfg.Trace = v.trace
+}
+
+// self tells what this peer is, if that has changed.
+func (v *view) self() {
+	v.mu.Lock()
+	l := v.live
+	now := selfMessage{Type: "self", Peer: v.peer, Workers: v.workers, Shared: v.shared}
+	v.mu.Unlock()
+	now.Backend, now.Transport = l.Backend(), strings.Join(l.Transports(), ", ")
+	v.mu.Lock()
+	told := v.told == now
+	v.told = now
+	v.mu.Unlock()
+	if !told {
+		v.post(now)
+	}
 }
 
 // trace notes down what moved between peers, and how long was computed.
@@ -147,13 +165,14 @@ func (v *view) status(took time.Duration) {
 	if live == nil {
 		return
 	}
+	v.self()
 	s := live.Status()
 	v.post(statusMessage{"status", s})
 	cores := 0.0
 	if took > 0 {
 		cores = min(1, busy.Seconds()/took.Seconds()) * float64(v.workers)
 	}
-	v.post(usageMessage{"usage", live.Memory(), cores, live.Computed()})
+	v.post(usageMessage{"usage", live.Memory(), cores, sysinfo.RSS(), live.Computed()})
 	if state == computing && s.Stuck != "" {
 		v.is(waiting, s.Stuck)
 	}

@@ -33,6 +33,8 @@ type volunteer struct {
 	post     func(message any)
 	commands <-chan command
 	shared   bool
+	run      func(context.Context, shoal.Config) (*shoal.Report, error) // shoal.Run
+	after    func(time.Duration) <-chan time.Time                       // time.After
 
 	link   string   // of the user
 	links  []string // by way of members that were there last
@@ -137,10 +139,10 @@ func (v *volunteer) begin(state, reason string) {
 			cfg.Link = v.links[i-1]
 		}
 	}
-	view, ended := v.view, v.ended
+	view, ended, run := v.view, v.ended, v.run
 	view.watch(&cfg)
 	go func() { // ends with the part in the run, which stop ends
-		r, err := shoal.Run(ctx, cfg)
+		r, err := run(ctx, cfg)
 		view.close()
 		ended <- outcome{r, err, view.links(), view.been()}
 	}()
@@ -177,7 +179,7 @@ func (v *volunteer) finished(o outcome) {
 	default:
 		pause := min(mostPause, firstPause<<min(v.tries, 10))
 		v.tries++
-		v.retry = time.After(pause)
+		v.retry = v.after(pause)
 		v.state(reconnecting, o.err.Error())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -156,7 +157,7 @@ func TestTabStoppedForLong(t *testing.T) {
 
 // startTab starts a headless browser whose tab joins by a link, by the program or by what is in front of it. It ends with its
 // standard input.
-func startTab(t *testing.T, link string, front ...string) *program {
+func startTab(t *testing.T, link string, front ...string) (tab *program) {
 	t.Helper()
 	profile, err := os.MkdirTemp("", "shoal-test-tab-")
 	if err != nil {
@@ -168,13 +169,18 @@ func startTab(t *testing.T, link string, front ...string) *program {
 	}
 	t.Cleanup(func() {
 		hold.Close()
+		if tab != nil {
+			_ = syscall.Kill(-tab.cmd.Process.Pid, syscall.SIGKILL)
+		}
 		os.RemoveAll(profile) // the browser's processes go a moment later than the tab, and may still write
 	})
 	defer in.Close()
 	line := append(front, self(t), "tab", link, "--dist", dist(t), "--memory", "256MiB", "--cores", "1", "--profile", profile)
 	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Stdin = in
-	return begin(t, cmd)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the browser's processes are in its group
+	tab = begin(t, cmd)
+	return tab
 }
 
 // tabStep waits until a tab says that it has committed a step, and returns its number.
@@ -279,4 +285,57 @@ func TestTabCut(t *testing.T) {
 	up.says(t, "3 peers now")
 	tab.says(t, "joining again as a newcomer")
 	tab.tabStep(t)
+}
+
+// usage waits for the peer's next word on its memory, in bytes: of the program and of tensors.
+func (p *program) usage(t *testing.T) (program, tensors int64) {
+	t.Helper()
+	var u struct{ Program, Memory int64 }
+	if err := json.Unmarshal([]byte(p.line(t, `{"type":"usage"`)), &u); err != nil {
+		t.Fatal(err)
+	}
+	return u.Program, u.Memory
+}
+
+// Over a thousand steps, in which three tabs come and are killed, a peer's memory stays as it was after the first hundred.
+func TestTabMemory(t *testing.T) {
+	needBrowser(t)
+	needLong(t)
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip(err)
+	}
+	file := writeRun(t, smallRun(1500))
+	script := nodeFolder(t)
+	want := undisturbed(t, 1500)
+	up := startProgram(t, "up", file, "--peers", "3", "--listen", "127.0.0.1:0", "--page", "none", "--slow", "20")
+	link := up.line(t, "shoal:")
+	second := startProgram(t, "join", link, "--listen", "127.0.0.1:0", "--slow", "20")
+	p := startCommand(t, node, script, link, "--cores", "1", "--memory", "256MiB", "--json")
+	step := func(n int) {
+		t.Helper()
+		p.find(t, fmt.Sprintf("is step %d or later", n), func(line string) bool {
+			var m struct {
+				Type string
+				Step int
+			}
+			return json.Unmarshal([]byte(line), &m) == nil && m.Type == "progress" && m.Step >= n
+		})
+	}
+	step(200)
+	program, tensors := p.usage(t)
+	for i := range 3 {
+		tab := startTab(t, link)
+		tab.tabStep(t)
+		syscall.Kill(-tab.cmd.Process.Pid, syscall.SIGKILL)
+		<-tab.exited
+		step(500 + 300*i)
+	}
+	step(1300)
+	program2, tensors2 := p.usage(t)
+	t.Logf("program %.1f MiB, later %.1f; tensors %.2f MiB, later %.2f", float64(program)/(1<<20), float64(program2)/(1<<20), float64(tensors)/(1<<20), float64(tensors2)/(1<<20))
+	if program2 > program+program/4 || tensors2 > 2*tensors {
+		t.Errorf("the program has %d bytes after %d, its tensors %d after %d", program2, program, tensors2, tensors)
+	}
+	ends(t, want, up, second)
 }

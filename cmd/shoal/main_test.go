@@ -163,7 +163,7 @@ func TestOneLine(t *testing.T) {
 }
 
 func TestLinkInQuotes(t *testing.T) {
-	for _, text := range []string{"shoal:abc", " shoal:abc\n", `"shoal:abc"`, "<shoal:abc>", "“shoal:abc”,", "('shoal:abc')."} {
+	for _, text := range []string{"shoal:abc", " shoal:abc\n", `"shoal:abc"`, "<shoal:abc>", "“shoal:abc”,", "('shoal:abc').", "<http://localhost:4780/#shoal:abc>"} {
 		if got := bareLink(text); got != "shoal:abc" {
 			t.Errorf("%q is taken for %q", text, got)
 		}

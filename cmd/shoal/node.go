@@ -186,8 +186,15 @@ func takesLinkUnless(lan *string) cobra.PositionalArgs {
 	}
 }
 
-// bareLink takes off what chat programs, mails and careful people put around a link.
-func bareLink(text string) string { return strings.Trim(text, " \t\r\n\"'`<>()[]“”‘’«».,;") }
+// bareLink takes off what chat programs, mails and careful people put around a link, and the address of the page that has
+// the link behind its #.
+func bareLink(text string) string {
+	text = strings.Trim(text, " \t\r\n\"'`<>()[]“”‘’«».,;")
+	if i := strings.Index(text, "#shoal:"); i >= 0 {
+		return text[i+1:]
+	}
+	return text
+}
 
 // otherWays says how one joins without the link.
 func otherWays(link, lan string) (ways []string) {

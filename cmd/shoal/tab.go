@@ -16,10 +16,11 @@ func (a *app) tabCommand() *cobra.Command {
 	var memory byteSize
 	var dist string
 	cmd := &cobra.Command{
-		Use:    "tab LINK",
-		Short:  "Run under testnet: a headless browser whose tab joins a run",
-		Hidden: true,
-		Args:   takes(1, "a link"),
+		Use:     "tab LINK",
+		Short:   "Run under testnet: a headless browser whose tab joins a run",
+		Example: "  shoal tab LINK --memory 512MiB",
+		Hidden:  true,
+		Args:    takes(1, "a link"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Child.Link, c.Child.Memory = args[0], int64(memory)
 			c.In, c.Out, c.Err, c.Verbose = a.stdin, a.stdout, a.stderr, a.verbose

@@ -44,6 +44,16 @@ type Status struct {
 	Traffic     []Traffic `json:"traffic"`
 	Streams     int       `json:"streams"` // open now
 	Connections int       `json:"connections"`
+	Relaying    Relaying  `json:"relaying"`
+}
+
+// Relaying is what this peer carries for others that can't reach one another: for browsers. All is 0 if it is one itself.
+type Relaying struct {
+	Circuits     int   `json:"circuits"`      // connections between two others that are open now
+	Peers        int   `json:"peers"`         // that others may reach through this one
+	Bytes        int64 `json:"bytes"`         // carried since this peer is there, both directions together
+	MostCircuits int   `json:"most_circuits"` // to and from one peer
+	MostPeers    int   `json:"most_peers"`
 }
 
 // Member is one peer of the run.

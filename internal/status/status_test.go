@@ -30,6 +30,7 @@ func example() *Status {
 		Faults: []Fault{{Peer: "12D3KooWAAAAAAA4", Reason: "peer …AAAAAAA4 (rank 2) was lost", Fence: 300, Seconds: 4000},
 			{Peer: "12D3KooWAAAAAAA5", Reason: "its program has ended", Fence: 431, Seconds: 3}},
 		Traffic: []Traffic{{Class: "parameters", Codec: "raw", Sent: 5, Received: 6}}, Streams: 12, Connections: 3,
+		Relaying: Relaying{Circuits: 1, Peers: 2, Bytes: 12 << 20, MostCircuits: 64, MostPeers: 64},
 	}
 }
 
@@ -56,6 +57,7 @@ func TestWriteIsBounded(t *testing.T) {
 	s.Name, s.RunID, s.Peer, s.Stuck, s.Phase, s.Leader = long, long, long, long, long, ""
 	s.Step, s.Steps, s.Loss, s.Retries, s.View, s.Fence = 1e9, 1e9, -1e9, 1e9, math.MaxUint64, math.MaxUint64
 	s.Generation = math.MaxUint64
+	s.Relaying = Relaying{1e9, 1e9, 1 << 60, 1e9, 1e9}
 	for i := range s.Members {
 		m := &s.Members[i]
 		m.Peer, m.Kind, m.Owned, m.BackedUp, m.ToFill, m.Micros = long, long, 1<<53, 1<<53, 999, 1e9
@@ -166,7 +168,7 @@ func TestDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, of := range []reflect.Type{reflect.TypeFor[Status](), reflect.TypeFor[Member](), reflect.TypeFor[Fault](), reflect.TypeFor[Traffic]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[Status](), reflect.TypeFor[Member](), reflect.TypeFor[Fault](), reflect.TypeFor[Traffic](), reflect.TypeFor[Relaying]()} {
 		for i := range of.NumField() {
 			if name := of.Field(i).Tag.Get("json"); !bytes.Contains(text, []byte("\n| `"+name+"` |")) {
 				t.Errorf("docs/status.md has no row for %s of %s", name, of.Name())

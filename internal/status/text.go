@@ -45,6 +45,10 @@ func (s *Status) Write(w io.Writer) error {
 	if s.Stuck != "" {
 		paragraph(&b, "stuck", s.Stuck)
 	}
+	if r := s.Relaying; r.Peers > 0 || r.Circuits > 0 {
+		paragraph(&b, "relays", fmt.Sprintf("%d circuit%s (at most %d a peer) for %d browser%s (at most %d), %s",
+			r.Circuits, plural(r.Circuits), r.MostCircuits, r.Peers, plural(r.Peers), r.MostPeers, report.Bytes(r.Bytes)))
+	}
 	if text := s.waitsFor(); text != "" {
 		paragraph(&b, "now", text)
 	}

@@ -94,7 +94,7 @@ onPage('joining, pausing, resuming, leaving', {}, async (page) => {
   await page.waitForFunction(() => told.filter((m) => m.type === 'join').length === 2);
 });
 
-onPage('what was given is counted over pauses', {}, async (page) => {
+onPage('what was given is counted over pauses, in which the run is still shown', {}, async (page, server) => {
   await word(page, 'Not joined');
   await computing(page);
   const all = members(3, 2), total = all.reduce((sum, m) => sum + m.owned, 0);
@@ -107,11 +107,17 @@ onPage('what was given is counted over pauses', {}, async (page) => {
   await say(page, { type: 'state', state: 'paused' });
   await word(page, 'Paused');
   assert.equal(await text(page, 'share'), '0%');
+  server.answer = runJSON({ status: status({ step: 125 }) });
+  await page.waitForFunction(() => document.querySelector('#figures').textContent.startsWith('Step 125 of 450'));
   assert.equal(await page.locator('#ring .own').count(), 0);
   await page.click('#main');
-  await say(page, { type: 'self', peer: own, backend: 'wasm', workers: 1, shared: true, transport: 'websocket' });
-  await say(page, { type: 'usage', memory: 100 * 2 ** 20, cores: 1, samples: 8 });
+  await say(page, { type: 'state', state: 'computing' });
+  for (const transport of ['websocket', 'websocket, webtransport']) { // what changes meanwhile is told again
+    await say(page, { type: 'self', peer: peerID(7), backend: 'wasm/relaxed', workers: 1, shared: true, transport });
+    await say(page, { type: 'usage', memory: 100 * 2 ** 20, cores: 1, samples: 8 });
+  }
   await page.waitForFunction(() => document.querySelector('#samples').textContent === '648');
+  assert.equal(await text(page, 'notice'), 'wasm/relaxed, 1 worker, websocket, webtransport');
 });
 
 onPage('a change of what is lent is told on request', {}, async (page) => {
@@ -324,11 +330,41 @@ onPage('dots fly when pieces move, and not for those who want less motion', {}, 
   await page.waitForSelector('#ring .dot.in');
   await page.waitForSelector('#ring .dot.out', { state: 'attached' });
   await page.waitForFunction(() => document.querySelectorAll('#ring .dot').length === 0); // they land
-  assert.match(await text(page, 'event'), /^1 pieces? borrowed, 1 given back$/);
+  assert.match(await text(page, 'event'), /^1 piece borrowed, 1 given back$/);
   await page.emulateMedia({ reducedMotion: 'reduce' });
   await say(page, { type: 'pieces', list: [['gather', 1]] });
   await page.waitForFunction(() => document.querySelector('#event').textContent.startsWith('2 pieces borrowed'));
   assert.equal(await page.locator('#ring .dot').count(), 0);
+});
+
+function screenLocks() {
+  globalThis.locks = { held: 0, asked: 0, refuse: false };
+  Object.defineProperty(navigator, 'wakeLock', {
+    value: {
+      async request() {
+        locks.asked++;
+        if (locks.refuse) throw new Error('the battery is low');
+        locks.held++;
+        return { async release() { locks.held--; } };
+      },
+    },
+  });
+}
+
+onPage('the screen stays on while the device takes part, if that is wanted', { init: screenLocks }, async (page) => {
+  await word(page, 'Not joined');
+  await page.check('#awake');
+  assert.deepEqual(await page.evaluate(() => locks), { held: 0, asked: 0, refuse: false });
+  await computing(page);
+  assert.deepEqual(await page.evaluate(() => locks), { held: 1, asked: 1, refuse: false });
+  await page.click('#pause');
+  await say(page, { type: 'state', state: 'paused' });
+  await page.waitForFunction(() => locks.held === 0);
+  await page.evaluate(() => { locks.refuse = true; });
+  await page.click('#main');
+  await page.waitForFunction(() => document.querySelector('#notice').textContent.endsWith('the battery is low'));
+  assert.equal(await page.isChecked('#awake'), false);
+  assert.equal(await page.evaluate(() => locks.asked), 2);
 });
 
 onPage('a peer that was lost is told of', {}, async (page) => {

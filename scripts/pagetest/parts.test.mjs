@@ -74,6 +74,7 @@ test('axes have round numbers', () => {
   assert.deepEqual(ticks(1, 450, 3), [200, 400]);
   assert.deepEqual(logTicks(0.03, 2.5), [0.05, 0.1, 0.2, 0.5, 1, 2]);
   assert.deepEqual(logTicks(0.001, 5), [0.001, 0.01, 0.1, 1]);
+  assert.deepEqual(logTicks(1e-8, 3), [1e-8, 1e-6, 1e-4, 0.01, 1]);
   for (let low = 1e-6; low < 1e6; low *= 3.7) {
     for (const n of [2, 5]) {
       const list = ticks(low, low * 9, n);

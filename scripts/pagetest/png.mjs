@@ -53,7 +53,7 @@ function decode(png) {
   return { width, height, step, rows };
 }
 
-/** The same PNG with its 256 most frequent colours; rarer ones become the nearest of these. */
+/** The same PNG with 256 colours: the most frequent ones, of which no two are nearly the same; others become the nearest of these. */
 export function fewColours(png) {
   const { width, height, step, rows } = decode(png);
   const times = new Map();
@@ -62,7 +62,10 @@ export function fewColours(png) {
     pixels[i] = (rows[i * step] << 16) | (rows[i * step + 1] << 8) | rows[i * step + 2];
     times.set(pixels[i], (times.get(pixels[i]) ?? 0) + 1);
   }
-  const palette = [...times].sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, 256).map((e) => e[0]);
+  const byTimes = [...times].sort((a, b) => b[1] - a[1] || a[0] - b[0]).map((e) => e[0]);
+  const rough = new Map();
+  for (const c of byTimes) if (!rough.has(c & 0xf8f8f8)) rough.set(c & 0xf8f8f8, c);
+  const palette = [...rough.values()].slice(0, 256);
   const index = new Map(palette.map((c, i) => [c, i]));
   const far = (a, b) => (((a >> 16) - (b >> 16)) ** 2) + ((((a >> 8) & 255) - ((b >> 8) & 255)) ** 2) + (((a & 255) - (b & 255)) ** 2);
   for (const c of times.keys()) {

@@ -25,18 +25,19 @@ const scenes = {
   async idle() {},
   async training(page) {
     await joined(page);
-    await say(page, { type: 'self', peer: own, backend: 'wasm', workers: 3, shared: true, transport: 'webtransport' });
+    await say(page, { type: 'self', peer: own, backend: 'wasm/relaxed', workers: 7, shared: true, transport: 'websocket' });
     await say(page, { type: 'state', state: 'computing' });
-    await say(page, { type: 'usage', memory: 212 * 2 ** 20, cores: 3, samples: 1984 });
+    await say(page, { type: 'usage', memory: 212 * 2 ** 20, cores: 6.4, samples: 1984 });
     const loss = losses(268);
     for (const [step, l] of loss.slice(120)) await say(page, { type: 'progress', step, steps: 450, loss: l, samples: 0, elapsedMs: 0, peers: 6 });
     await say(page, { type: 'status', status: status({ peer: own, step: 268, loss: loss.at(-1)[1], members: training, samples_per_second: 402 }) });
   },
-  async paused(page) {
+  async paused(page, server) {
     await scenes.training(page);
     await page.click('#pause');
+    server.answer = runJSON({ status: status({ step: 271, members: members(3, 2), samples_per_second: 377 }) });
     await say(page, { type: 'state', state: 'paused' });
-    await say(page, { type: 'status', status: status({ peer: own, step: 271, loss: 0.09, members: members(3, 2), samples_per_second: 377 }) });
+    await page.waitForFunction(() => document.querySelector('#figures').textContent.startsWith('Step 271'));
   },
   async refused(page) {
     await joined(page);
@@ -51,7 +52,7 @@ function laptop() { // the same one on whatever machine the pictures are taken
 
 /** Has pieces move, and stops them under way: pictures of the ring in which nothing flies tell less. */
 async function stir(page) {
-  await say(page, { type: 'pieces', list: [['gather', 0], ['reduce', 1]] });
+  await say(page, { type: 'pieces', list: Array.from({ length: 64 }, (_, i) => [i % 2 ? 'reduce' : 'gather', i]) });
   await page.waitForSelector('#ring .dot.out', { state: 'attached' });
   await page.evaluate(() => {
     const flights = document.getAnimations().filter((a) => a.effect.target.matches('.dot'));
@@ -71,7 +72,7 @@ export async function take(browser, folder) {
     server.answer = runJSON({ status: status({ members: idle }) });
     const page = await open(browser, server, { hash: makeLink(), init: laptop, viewport: looks.wide.size });
     await page.waitForSelector('#main:not([hidden])');
-    await play(page);
+    await play(page, server);
     for (const [look, { size, colorScheme }] of Object.entries(looks)) {
       await page.emulateMedia({ colorScheme });
       await page.setViewportSize(size);

@@ -33,7 +33,8 @@ function args() {
     if (positionals.length !== 1) fail(usage, 2);
     const cores = Number(values.cores ?? 0);
     if (!Number.isInteger(cores) || cores < 0) fail(`--cores: ${values.cores} is not allowed here, use 1 or more`, 2);
-    return { link: positionals[0], cores, memory: values.memory ? bytes(values.memory) : 0, json: values.json };
+    const link = positionals[0].replace(/^.*#(?=shoal:)/, ""); // also of a page's address
+    return { link, cores, memory: values.memory ? bytes(values.memory) : 0, json: values.json };
   } catch (error) {
     return fail(`${error.message}; ${usage}`, 2);
   }

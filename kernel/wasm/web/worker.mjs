@@ -100,31 +100,42 @@ function change(words, at, seen) {
 }
 
 // serveMessages does the commands that come in messages. Between two of them it looks for further messages every few
-// milliseconds, so that one that cancels is heard.
+// milliseconds, so that one that cancels is heard. A turn ends by a message to itself (Node would deliver a thousand such before
+// any other: there it is an immediate), and nothing is computed in one before which others have come, since engines may deliver one
+// of each in turn.
 const TURN = 2; // ms
 function serveMessages(run, words, bytes) {
   const queue = []; // commands, as bytes
   const chunks = []; // what UPLOADs that are in the queue bring
   let seq = 0;
-  const turn = new MessageChannel();
-  let working = false;
+  const channel = new MessageChannel();
+  const again = () => (globalThis.setImmediate ? setImmediate(turn) : channel.port2.postMessage(0));
+  channel.port1.onmessage = turn;
+  let working = false; // a turn will come
+  let heard = false; // a message, since the last turn
 
   listen((message) => {
+    heard = true;
     if (message.cancel) {
       words[CANCELLED] = 1;
       return;
     }
     for (const [chunk, b] of message.chunks) chunks[chunk] = b;
     for (let i = 0; i < message.commands.length; i += SLOT) queue.push(message.commands.subarray(i, i + SLOT));
-    if (!working) work();
+    if (!working) again();
+    working = true;
   });
-  turn.port1.onmessage = work;
+
+  function turn() {
+    if (!heard) work();
+    heard = false;
+    working = queue.length > 0;
+    if (working) again();
+  }
 
   function work() {
     const end = performance.now() + TURN;
     while (queue.length > 0 && performance.now() < end) command(queue.shift());
-    working = queue.length > 0;
-    if (working) turn.port2.postMessage(0);
   }
 
   function command(c) {

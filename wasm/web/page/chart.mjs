@@ -42,9 +42,9 @@ export function ticks(low, high, n) {
 
 /** The same for a logarithmic axis, or [] if fewer than two lie in between. */
 export function logTicks(low, high) {
-  for (const digits of [[1, 2, 5], [1, 3], [1]]) {
+  for (const [digits, decades] of [[[1, 2, 5], 1], [[1, 3], 1], [[1], 1], [[1], 2], [[1], 5], [[1], 10]]) {
     const out = [];
-    for (let p = Math.floor(Math.log10(low)); 10 ** p <= high; p++) {
+    for (let p = decades * Math.floor(Math.log10(low) / decades); 10 ** p <= high; p += decades) {
       for (const d of digits) {
         const v = Number((d * 10 ** p).toPrecision(2));
         if (v >= low && v <= high) out.push(v);

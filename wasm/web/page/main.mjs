@@ -13,6 +13,7 @@ const askAtMost = 10000;      // milliseconds until an answer counts as missing
 const leaveWithin = 15000;    // milliseconds for handing over; then the worker is ended
 const paintEvery = 250;       // milliseconds between two drawings of the curve
 const rateOver = 30000;       // milliseconds over which the time that is left is guessed
+const steady = 5000;          // milliseconds before that is guessed at all
 const lendAtMost = 2048;      // MiB
 const lendUnknown = 1024;     // MiB, where the browser doesn't say how much memory the device has
 
@@ -29,8 +30,9 @@ let joined = false;           // once joined, the figures of what was given stay
 let worker = null, self = null, usage = {}, report = null;
 let offer = null;             // what the peer was told: {cores, memory}
 let since = 0, spent = 0;     // when computing began, and milliseconds of it before that
-let given = nothing();        // by the peer as it is now, and
-let before = nothing();       // by those before it, which paused or lost the run
+let given = nothing();        // by the peer as it is now,
+let before = nothing();       // and by those before it, which paused or lost the run
+let counted = '';             // the id of the peer as it is now
 const pace = [];              // [time, step] of late
 let pieces = { gather: 0, reduce: 0 };
 
@@ -45,7 +47,7 @@ async function ask() {
     const answer = await fetch(new URL('run.json', document.baseURI), {
       headers: { Authorization: `Shoal ${key}` }, cache: 'no-store', credentials: 'omit', redirect: 'error', signal: late,
     });
-    if (answer.status === 401) return become('wronglink');
+    if (answer.status === 401 && !inRun(state)) return become('wronglink');
     if (answer.status === 503 && !joined) {
       become('soon');
       return again();
@@ -54,7 +56,7 @@ async function ask() {
     const got = await answer.json();
     info = got;
     curve(got.losses);
-    if (!self || !inRun(state)) learn(got.status); // in the run, the peer's own is newer
+    if (!self || looksOn()) learn(got.status); // in the run, the peer's own is newer
     if (['asking', 'soon', 'unreachable', 'wronglink'].includes(state)) become('idle');
     if (state === 'idle' && status.steps > 0 && status.step >= status.steps) become('over');
   } catch (e) {
@@ -63,9 +65,12 @@ async function ask() {
   again();
 }
 
+/** Whether what happens in the run is known from the daemon, for this device takes no part. */
+const looksOn = () => !inRun(state) || state === 'paused';
+
 function again() {
   clearTimeout(ask.timer);
-  if (!inRun(state) && !['over', 'done', 'wronglink'].includes(state)) ask.timer = setTimeout(ask, askEvery);
+  if (looksOn() && !['over', 'done', 'wronglink'].includes(state)) ask.timer = setTimeout(ask, askEvery);
 }
 
 function curve(losses) {
@@ -124,9 +129,9 @@ function hear(m) {
       become(m.state, m.reason);
       break;
     case 'self':
+      if (m.peer !== counted) another();
+      counted = m.peer;
       self = m;
-      for (const k in given) before[k] += given[k];
-      given = nothing();
       break;
     case 'progress':
       chart.add(m.step, m.loss);
@@ -134,8 +139,7 @@ function hear(m) {
       break;
     case 'status':
       learn(m.status);
-      given.sent = m.status.traffic.reduce((sum, t) => sum + t.sent, 0);
-      given.received = m.status.traffic.reduce((sum, t) => sum + t.received, 0);
+      counts({ sent: m.status.traffic.reduce((sum, t) => sum + t.sent, 0), received: m.status.traffic.reduce((sum, t) => sum + t.received, 0) });
       break;
     case 'pieces':
       for (const [kind] of m.list) if (kind in pieces) pieces[kind]++;
@@ -143,12 +147,24 @@ function hear(m) {
       break;
     case 'usage':
       usage = m;
-      given.samples = m.samples;
+      counts({ samples: m.samples });
       break;
     case 'notice': notice = m.text; break;
     case 'report': report = m.report; break;
   }
   soon();
+}
+
+/** Takes counters of the peer; one that fell is another peer's, which has begun anew. */
+function counts(now) {
+  if (Object.keys(now).some((k) => now[k] < given[k])) another();
+  Object.assign(given, now);
+}
+
+/** What was given so far counts on its own from now on. */
+function another() {
+  for (const k in given) before[k] += given[k];
+  given = nothing();
 }
 
 /** Whether a state of the peer is from before it heard what the volunteer wants, or a part of that. */
@@ -174,10 +190,8 @@ function become(next, why = '') {
   if (next !== state) notice = '';
   state = next;
   reason = why || '';
-  if (['left', 'refused', 'failed', 'done'].includes(state)) {
-    dismiss();
-    if (state !== 'done') ask();
-  }
+  if (['left', 'refused', 'failed', 'done'].includes(state)) dismiss();
+  if (['left', 'refused', 'failed', 'paused'].includes(state)) ask();
   stayAwake();
   soon();
 }
@@ -201,7 +215,7 @@ function show() {
   text('pill-word', word);
   $('state').dataset.tone = $('pill').dataset.tone = tone;
   text('sentence', sentence(state, reason));
-  text('notice', state === 'done' ? outcome() : notice);
+  text('notice', state === 'done' ? outcome() : notice || means());
   showButtons();
   showOffer();
   if (info) showRun();
@@ -230,6 +244,12 @@ function say(t) {
   say.timer = setTimeout(() => text('said', t), 300);
 }
 
+/** With what this device takes part, for those who want to know. */
+function means() {
+  if (state !== 'computing' || !self) return '';
+  return [self.backend, plural(self.workers, 'worker'), self.transport].filter(Boolean).join(', ');
+}
+
 function outcome() {
   if (!report) return '';
   const loss = report.loss?.at?.(-1);
@@ -256,7 +276,7 @@ function showRun() {
 
 function left(steps) {
   const [from, to] = [pace[0], pace.at(-1)];
-  if (steps <= 0 || !to || to[1] <= from[1] || to[0] - from[0] < 2000) return '';
+  if (steps <= 0 || !to || to[1] <= from[1] || to[0] - from[0] < steady) return '';
   return `about ${duration(steps * (to[0] - from[0]) / (to[1] - from[1]))} left`;
 }
 
@@ -290,7 +310,7 @@ function showPeers() {
   const fault = status.faults?.at(-1);
   text('event', fault && fault.seconds_ago < 300
     ? `${duration(1000 * fault.seconds_ago)} ago: ${fault.reason.includes(fault.peer.slice(-8)) ? '' : `${short(fault.peer)}, `}${fault.reason}. The others went on.`
-    : own && pieces.gather ? `${count(pieces.gather)} pieces borrowed, ${count(pieces.reduce)} given back` : '\u00a0');
+    : own && pieces.gather ? `${plural(pieces.gather, 'piece')} borrowed, ${count(pieces.reduce)} given back` : '\u00a0');
 }
 
 function showGiven() {
@@ -375,20 +395,21 @@ setInterval(() => { if (since) soon(); }, 1000); // the time that was given
 
 // --- the screen
 
-let lock = null;
-async function stayAwake() {
-  const want = $('awake').checked && inRun(state) && state !== 'paused' && !document.hidden;
-  if (!want) {
-    lock?.release();
-    lock = null;
-  } else if (!lock || lock.released) {
-    try {
-      lock = await navigator.wakeLock.request('screen');
-    } catch (e) {
+let lock = null;              // a promise of the browser's lock; null: none is wanted
+
+function stayAwake() {
+  const want = $('awake').checked && inRun(state) && state !== 'paused' && !document.hidden; // a hidden page loses it anyhow
+  if (want && !lock) {
+    lock = navigator.wakeLock.request('screen');
+    lock.catch((e) => {
+      lock = null;
       notice = `The browser doesn’t keep the screen on: ${e.message}`;
       $('awake').checked = false;
       soon();
-    }
+    });
+  } else if (!want && lock) {
+    lock.then((l) => l.release(), () => {}); // one that was refused has been told of
+    lock = null;
   }
 }
 $('awake').addEventListener('change', stayAwake);
