@@ -2,8 +2,10 @@ package shoal
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -11,6 +13,7 @@ import (
 	"shoal/internal/checkpoint"
 	"shoal/internal/report"
 	"shoal/internal/runfile"
+	"shoal/swarm"
 )
 
 // A run with Config.Checkpoint keeps its state in a folder now and then (internal/checkpoint), and one with Config.Resume
@@ -20,6 +23,41 @@ import (
 type resumePoint struct {
 	Manifest string        `json:"manifest"` // hash
 	Position fsdp.Position `json:"position"`
+}
+
+// resumeOf is where the run goes on that a description is of; nil: it begins afresh.
+func resumeOf(run []byte) (*resumePoint, error) {
+	var d struct {
+		Resume *resumePoint `json:"resume"`
+	}
+	if err := json.Unmarshal(run, &d); err != nil {
+		return nil, fmt.Errorf("the run's description is not readable: %w", err)
+	}
+	return d.Resume, nil
+}
+
+// startOf is resumeOf for a Decider.
+func startOf(run []byte) (*fsdp.Position, error) {
+	r, err := resumeOf(run)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	return &r.Position, nil
+}
+
+// known is a checkpoint as the log knows it.
+func (t *task) known(p *resumePoint) (*swarm.Saved, error) {
+	run, err := t.describe(p)
+	return &swarm.Saved{Name: p.Manifest, Step: p.Position.Step, Run: run}, err
+}
+
+// keeps is the checkpoint that an outcome has made whole, if it has.
+func (t *task) keeps(payload []byte) (*swarm.Saved, error) {
+	o, err := fsdp.DecodeOutcome(payload)
+	if err != nil || o.Saved == nil || o.Saved.Failed != "" {
+		return nil, err
+	}
+	return t.known(&resumePoint{o.Saved.Manifest, o.Saved.Position})
 }
 
 // checkCheckpoint wants a folder where there are checkpoints, and none where there are none.
@@ -184,6 +222,7 @@ func (m *member) joinCheckpoints() error {
 // its part from the others, as one that joins later does.
 func (m *member) findCheckpoint(entries []checkpoint.Entry, point *resumePoint) {
 	err := fmt.Errorf("%s does not have it", m.cfg.Checkpoint)
+	m.missing = nil
 	for _, e := range entries {
 		if e.Hash == point.Manifest {
 			if m.checkpoint, err = checkpoint.Open(e); err == nil {
@@ -200,12 +239,13 @@ func (m *member) findCheckpoint(entries []checkpoint.Entry, point *resumePoint) 
 func (m *member) saving(cfg *fsdp.Config, late bool) error {
 	cfg.SaveEvery = m.task.run.Checkpoint.Every
 	if cfg.SaveEvery > 0 {
-		cfg.Saver = &checkpoint.Saver{Dir: m.cfg.Checkpoint, Run: m.task.saved(m.runID), Keep: m.task.run.Checkpoint.Keep,
+		cfg.Saver = &keeper{m: m, Saver: checkpoint.Saver{Dir: m.cfg.Checkpoint, Run: m.task.saved(m.runID), Keep: m.task.run.Checkpoint.Keep,
 			Notice: func(text string) {
 				m.cfg.Log.Warn(text)
 				m.notice("%s", text)
-			}}
+			}}}
 	}
+	m.tellReadable()
 	c := m.checkpoint
 	switch {
 	case late:
@@ -220,6 +260,62 @@ func (m *member) saving(cfg *fsdp.Config, late bool) error {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	cfg.Resume = &fsdp.Resume{Position: m.task.resume.Position, Read: c.Read, Losses: losses, StepHashes: hashes}
+	return nil
+}
+
+// keeper is a Saver that tells the others what this peer could read if the run had to go back.
+type keeper struct {
+	checkpoint.Saver
+	m *member
+}
+
+func (k *keeper) Finish(s *fsdp.Saved) {
+	k.Saver.Finish(s)
+	k.m.tellReadable()
+}
+
+// tellReadable has the others know the newest checkpoint of this run whose files are all in Config.Checkpoint.
+func (m *member) tellReadable() {
+	if m.cfg.Checkpoint == "" {
+		return
+	}
+	point := m.task.resume
+	m.node.SetSaved(checkpoint.Newest(m.cfg.Checkpoint, func(e checkpoint.Entry) bool {
+		return e.Manifest.ID == m.runID || point != nil && e.Hash == point.Manifest
+	}))
+}
+
+// follow takes over where the run goes on, if it has gone back to a checkpoint. Whoever begins with that checkpoint sets
+// newer ones aside: the run comes to their steps again.
+func (m *member) follow(e swarm.Entry) error {
+	if e.Restored == 0 {
+		return nil
+	}
+	point, err := resumeOf(e.Run)
+	if err != nil {
+		return err
+	}
+	if m.checkpoint != nil {
+		m.checkpoint.Close()
+		m.checkpoint = nil
+	}
+	m.task.resume = point
+	if m.cfg.Checkpoint == "" {
+		m.missing = errors.New("this peer has no folder for checkpoints")
+		return nil
+	}
+	entries, err := checkpoint.List(m.cfg.Checkpoint)
+	if err != nil {
+		return &ConfigError{"checkpoint", err}
+	}
+	m.findCheckpoint(entries, point)
+	for _, newer := range entries {
+		if e.Payload == nil && newer.Err == nil && newer.Step > point.Position.Step {
+			if err := checkpoint.SetAside(newer); err != nil && !errors.Is(err, fs.ErrNotExist) { // another peer of this machine was first
+				return &ConfigError{"checkpoint", err}
+			}
+		}
+	}
 	return nil
 }
 

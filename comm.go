@@ -13,6 +13,9 @@ type comm struct {
 	node  *swarm.Node
 	enter func(v *swarm.View, payload []byte) // called with each view that begins, before the engine has it
 	begun func(ctx context.Context)           // called with each attempt, which ends with ctx
+
+	restored uint64       // log index of the last Restore
+	back     *swarm.Entry // by which the run has gone back to a checkpoint, once it has
 }
 
 var _ fsdp.Comm = (*comm)(nil)
@@ -44,6 +47,10 @@ func (c *comm) Next(ctx context.Context) (fsdp.Entry, error) {
 	}
 	if err != nil {
 		return fsdp.Entry{}, err
+	}
+	if e.Restored != c.restored {
+		c.back = &e
+		return fsdp.Entry{}, fsdp.ErrRestored
 	}
 	if e.View != nil {
 		c.enter(e.View, e.Payload)

@@ -19,6 +19,7 @@ import (
 type history struct {
 	mu sync.Mutex
 	past
+	undone bool // the run has gone back, and this peer has yet to hear of its past from others
 }
 
 // past is a history as it travels, in JSON. Losses has one element for each committed step.
@@ -68,7 +69,14 @@ func (h *history) viewed(v *swarm.View, step int) {
 func (h *history) set(p past) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.past = p
+	h.past, h.undone = p, false
+}
+
+// undo says that the run has gone back behind what is known here: nothing is told to others until it is set again.
+func (h *history) undo() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.undone = true
 }
 
 // unknown says that nothing is known of the first steps.
@@ -87,8 +95,14 @@ func (h *history) copy() past {
 	return past{Losses: slices.Clone(h.Losses), StepHashes: maps.Clone(h.StepHashes), Views: slices.Clone(h.Views), Samples: h.Samples}
 }
 
-// encode is the history for others.
+// encode is the history for others; nil if this peer can't tell it.
 func (h *history) encode() []byte {
+	h.mu.Lock()
+	undone := h.undone
+	h.mu.Unlock()
+	if undone {
+		return nil
+	}
 	b, err := json.Marshal(h.copy())
 	if err != nil {
 		return nil // plain fields only: can't happen

@@ -36,6 +36,7 @@ type member struct {
 	node *swarm.Node
 	view atomic.Pointer[swarm.View]
 	out  *output // nil: this peer doesn't keep the model
+	comm *comm   // of the engine
 }
 
 func run(ctx context.Context, cfg Config) (rep *Report, err error) {
@@ -171,20 +172,30 @@ func (m *member) cores() int {
 }
 
 // decide is the leader's part of the training, as the log wants it.
-func (m *member) decide() func(prev []byte, work []int64, readies [][]byte) swarm.Decision {
+func (m *member) decide() func(run, prev []byte, work []int64, readies [][]byte) swarm.Decision {
 	d := &fsdp.Decider{Layout: fsdp.NewLayout(m.task.model, m.task.frozen), Hyper: m.task.hyper(),
 		BatchSize: func(step int) int { return len(m.task.order(step)) }}
-	run := m.task.saved(m.runID)
-	d.Manifest = func(s *fsdp.Saved) (string, error) { return checkpoint.ManifestHash(run, s) }
-	if m.task.resume != nil {
-		d.Start = &m.task.resume.Position
-	}
-	return func(prev []byte, work []int64, readies [][]byte) swarm.Decision {
+	saved := m.task.saved(m.runID)
+	d.Manifest = func(s *fsdp.Saved) (string, error) { return checkpoint.ManifestHash(saved, s) }
+	decide := func(run, prev []byte, work []int64, readies [][]byte) (to swarm.Decision, err error) {
+		if prev == nil {
+			if d.Start, err = startOf(run); err != nil {
+				return to, err
+			}
+		}
 		kind, payload, work, err := d.Decide(prev, work, readies)
+		if err == nil && m.task.run.Checkpoint.Every > 0 {
+			to.Saved, err = m.task.keeps(payload)
+		}
+		to.Kind, to.Payload, to.Work = decisions[kind], payload, work
+		return to, err
+	}
+	return func(run, prev []byte, work []int64, readies [][]byte) swarm.Decision {
+		to, err := decide(run, prev, work, readies)
 		if err != nil {
 			return swarm.Decision{Kind: swarm.EntryStop, Payload: []byte(err.Error())}
 		}
-		return swarm.Decision{Kind: decisions[kind], Payload: payload, Work: work}
+		return to
 	}
 }
 

@@ -40,7 +40,7 @@ func (m *member) open(ctx context.Context) (start entry, err error) {
 	}
 	if !m.cfg.joins() {
 		m.link = peer.Link{Peer: m.host.Self(), Addrs: m.host.Addrs(), Run: m.runID, Secret: peer.NewSecret()}
-		start.Run, err = m.task.describe()
+		start.Run, err = m.task.describe(m.task.resume)
 		return start, err
 	}
 	if m.link, err = m.find(ctx); err != nil {
@@ -83,20 +83,19 @@ func (m *member) session(ctx context.Context, start entry) (rep *Report, err err
 	if err != nil {
 		return nil, err
 	}
-	m.entered(first.View, first.Payload)
 	if m.cfg.Out != "" {
 		if m.out, err = newOutput(m.cfg.Out, m.task.model); err != nil {
 			return nil, err
 		}
 		defer m.out.abort()
 	}
-	m.fetchAhead(m.begins())
 	defer m.fetchWhile(m.node.Context())()
-	engine, err := m.engine(ctx, first)
-	if err != nil {
-		return nil, err
+	res, err := m.trainFrom(ctx, first)
+	for errors.Is(err, fsdp.ErrRestored) {
+		if first, err = m.goBack(ctx); err == nil {
+			res, err = m.trainFrom(ctx, first)
+		}
 	}
-	res, err := m.train(ctx, engine)
 	if err != nil {
 		return nil, m.cause(ctx, err)
 	}
@@ -104,6 +103,38 @@ func (m *member) session(ctx context.Context, start entry) (rep *Report, err err
 		return rep, err
 	}
 	return rep, m.out.finish(m.task.run, m.task.identity(), m.runID, res.StateHash)
+}
+
+// trainFrom trains from a view's beginning to the run's end, or to where the run goes back to a checkpoint.
+func (m *member) trainFrom(ctx context.Context, first swarm.Entry) (*fsdp.Result, error) {
+	if err := m.follow(first); err != nil {
+		return nil, err
+	}
+	m.entered(first.View, first.Payload)
+	m.fetchAhead(m.begins())
+	engine, err := m.engine(ctx, first)
+	if err != nil {
+		return nil, err
+	}
+	return m.train(ctx, engine)
+}
+
+// goBack prepares for going on after the engine was told that the run goes back to a checkpoint, and returns the entry to go on
+// with: a peer that can't read the checkpoint waits until the others let it in again.
+func (m *member) goBack(ctx context.Context) (first swarm.Entry, err error) {
+	used := m.device
+	if err := m.openDevice(); err != nil {
+		return first, err
+	}
+	used.Close()
+	if first = *m.comm.back; first.View != nil && first.View.Rank >= 0 {
+		return first, nil
+	}
+	m.history.undo()
+	if v := first.View; v != nil {
+		m.notice("%s: this peer doesn't have all of it, and comes in again when the others have read it", v.Reason)
+	}
+	return m.node.View(ctx)
 }
 
 // train runs the engine. A user who wants to stop it waits, for a moment, until others have what is held here.
@@ -156,6 +187,9 @@ func (m *member) leave(why error, failed <-chan struct{}) {
 func (m *member) enter(ctx context.Context, start entry) (err error) {
 	cfg := m.swarmConfig()
 	if cfg.Run = start.Run; cfg.Run != nil {
+		if m.task.resume != nil {
+			cfg.Saved = &swarm.Saved{Name: m.task.resume.Manifest, Step: m.task.resume.Position.Step, Run: start.Run}
+		}
 		m.node, err = swarm.Start(ctx, cfg)
 	} else {
 		m.node, err = m.enterBy(ctx, cfg, start.Contacts)
@@ -297,7 +331,8 @@ func peersInWords(n int) string {
 func (m *member) engine(ctx context.Context, first swarm.Entry) (*fsdp.Engine, error) {
 	cfg := m.task.training()
 	cfg.Device, cfg.Start = m.device, engineEntry(first)
-	cfg.Comm = &comm{node: m.node, enter: m.entered, begun: m.task.attempted}
+	m.comm = &comm{node: m.node, enter: m.entered, begun: m.task.attempted, restored: first.Restored}
+	cfg.Comm = m.comm
 	cfg.ActivationBudget = m.cfg.Memory / 4
 	if m.out != nil {
 		cfg.Export = m.out.add

@@ -144,11 +144,12 @@ func buildModel(m runfile.Model) (model.Model, error) {
 		Heads: m.Heads, Classes: m.Classes})
 }
 
-// describe is what others need to build the same task.
-func (t *task) describe() ([]byte, error) {
+// describe is what others need to build the same task, of a run that goes on from a checkpoint or, where that is nil, begins
+// afresh.
+func (t *task) describe(from *resumePoint) ([]byte, error) {
 	run := t.run
 	run.Data.Path = ""
-	return json.Marshal(description{RunFile: string(runfile.Marshal(run)), Model: t.fingerprint, Data: t.identity(), Resume: t.resume})
+	return json.Marshal(description{RunFile: string(runfile.Marshal(run)), Model: t.fingerprint, Data: t.identity(), Resume: from})
 }
 
 // parseDescription is describe's inverse. A program with a model of its own must come to the same fingerprint. fetch, unless

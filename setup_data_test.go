@@ -128,7 +128,7 @@ func TestDescriptionHasNoPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.close()
-	b, err := first.describe()
+	b, err := first.describe(nil)
 	if err != nil || strings.Contains(string(b), run.Data.Path) || !strings.Contains(string(b), first.manifest.Files[0].Root.String()) {
 		t.Errorf("description is %s, %v", b, err)
 	}

@@ -13,7 +13,7 @@ func describeSmall(t testing.TB) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := task.describe()
+	b, err := task.describe(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,6 +77,9 @@ func (l *Live) lacking(what string) {
 func (l *Live) committed(step int, samples int64, loss float64, retries int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if step <= l.now.step { // back at a checkpoint
+		l.seen = nil
+	}
 	l.now = progressed{time.Now(), step, samples, loss, retries}
 	l.seen = append(l.seen, l.now)
 	drop := 0

@@ -31,7 +31,8 @@ type Comm interface {
 	// Ready tells the leader that this member is done with the attempt. It is sent again until the attempt ends.
 	Ready(payload []byte) error
 
-	// Next blocks until the log holds the entry that ends the attempt.
+	// Next blocks until the log holds the entry that ends the attempt. Where that takes the run back to a checkpoint it is
+	// ErrRestored.
 	Next(ctx context.Context) (Entry, error)
 }
 

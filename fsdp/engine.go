@@ -134,6 +134,10 @@ type ViewStart struct {
 // ErrLeft ends Run on a member that the others go on without.
 var ErrLeft = errors.New("fsdp: this member is not in the view that begins")
 
+// ErrRestored ends Run when the run has gone back to a checkpoint: what this engine has counts no more, and another one
+// goes on from that checkpoint.
+var ErrRestored = errors.New("fsdp: the run goes on from a checkpoint")
+
 // Engine is one member's state. It belongs to the goroutine that calls Run; only the Sink is called by others.
 type Engine struct {
 	cfg     Config
@@ -223,8 +227,8 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Run trains to the end. It returns when the run is done, the others go on without this member (ErrLeft), ctx is cancelled
-// or something failed.
+// Run trains to the end. It returns when the run is done, the others go on without this member (ErrLeft), the run goes back to a
+// checkpoint (ErrRestored), ctx is cancelled or something failed.
 func (e *Engine) Run(ctx context.Context) (*Result, error) {
 	start := time.Now()
 	defer context.AfterFunc(ctx, func() { e.dev.Cancel(context.Cause(ctx)) })()

@@ -26,6 +26,7 @@ type (
 	Entry     = member.Entry
 	EntryKind = member.EntryKind
 	Decision  = member.Decision
+	Saved     = member.Saved
 )
 
 // How an attempt may end.
@@ -36,6 +37,8 @@ const (
 	EntryStop   = member.EntryStop
 	EntryView   = member.EntryView
 	EntryLate   = member.EntryLate
+
+	EntryRestore = member.EntryRestore
 )
 
 // Contact is a member of a run, known from a link.
@@ -58,9 +61,10 @@ type Config struct {
 	Run     []byte        // creator: the run's description, for Describe; at most 1 MiB
 	Ranges  []place.Range // creator: what the model is cut into
 	Backups int           // creator: of each range; place.All: everybody holds everything
+	Saved   *Saved        // creator: the checkpoint that the run goes on from, if it does
 
 	// Decide says on the leader how an attempt ends; see member.Config. It must be a pure function.
-	Decide func(prev []byte, work []int64, readies [][]byte) Decision
+	Decide func(run, prev []byte, work []int64, readies [][]byte) Decision
 	// History, if set, is what this member tells others of the steps that they have missed; at most 8 MiB. It may be
 	// called from any goroutine.
 	History func() []byte
@@ -187,7 +191,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if cfg.Contact == nil {
 		mc.ID = newMemberID()
 		self := Member{ID: mc.ID, Peer: cfg.Transport.Self(), Addrs: addrsOf(cfg.Transport), Offer: cfg.Offer}
-		mc.Genesis = member.Genesis{Self: self, Peers: cfg.Peers, Exact: cfg.Exact, Run: cfg.Run, Ranges: cfg.Ranges, Backups: cfg.Backups}
+		mc.Genesis = member.Genesis{Self: self, Peers: cfg.Peers, Exact: cfg.Exact, Run: cfg.Run, Ranges: cfg.Ranges, Backups: cfg.Backups, Saved: cfg.Saved}
 	} else if mc.ID, mc.Snapshot, err = join(ctx, &cfg); err != nil {
 		return nil, err
 	}
@@ -256,11 +260,12 @@ func addrsOf(t Transport) []string {
 	return addrs[:min(len(addrs), wire.MaxAddrs)]
 }
 
-// View waits for the first view that this member is in, and returns the entry that began it: Entry.View is set.
+// View waits for the next view that this member is in, and returns the entry that began it: Entry.View is set. It is for the
+// first one, and for a member that a Restore has left outside.
 func (n *Node) View(ctx context.Context) (Entry, error) {
 	for {
 		e, err := n.take(ctx)
-		if err != nil || e.View != nil {
+		if err != nil || e.View != nil && e.View.Rank >= 0 {
 			return e, err
 		}
 	}
@@ -368,6 +373,10 @@ func (n *Node) Members() []Member {
 	}
 	return list
 }
+
+// SetSaved says which is the newest checkpoint of the run that this member can read, all by itself, or "": the run can go
+// back to it when nobody is left who holds some part of the model.
+func (n *Node) SetSaved(name string) { n.call(func() { n.core.SetSaved(name) }) }
 
 // SetPhase tells what the caller is doing, for the others to see whom the run waits for; cheap. In phase "reduce" it
 // waits for gradients of unit.

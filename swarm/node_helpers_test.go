@@ -58,7 +58,7 @@ func (c *cluster) config(i int) Config {
 }
 
 // decide commits "0", "1", ...; 30 is tried again once, and the last step ends the run.
-func (c *cluster) decide(prev []byte, _ []int64, readies [][]byte) Decision {
+func (c *cluster) decide(_, prev []byte, _ []int64, readies [][]byte) Decision {
 	for _, r := range readies {
 		if string(r) != string(readies[0]) {
 			return Decision{Kind: EntryStop, Payload: fmt.Appendf(nil, "Ready %q and %q", r, readies[0])}

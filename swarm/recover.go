@@ -31,7 +31,8 @@ func (b *ballot) below(generation, id uint64) bool {
 }
 
 // Recover begins the run's log anew, under the next generation, with this member as its only voter, from the highest log
-// among the members that it reaches (PROTOCOL.md 19). It works only while the run is stuck; who isn't reached is taken to
+// among the members that it reaches (PROTOCOL.md 19); where these don't hold all of the model, from the newest checkpoint that
+// one of them can read. It works only while the run is stuck; who isn't reached is taken to
 // be dead, is told so when it comes back, and may join again.
 //
 // Two who recover at the same time don't make two logs among members that reach each other. Whoever gives its log (first
@@ -65,12 +66,12 @@ func (n *Node) Recover(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("swarm: recover: %w", err)
 	}
-	snapshots, alive, err := n.collect(ctx, generation)
+	snapshots, alive, reads, err := n.collect(ctx, generation)
 	if err != nil {
 		n.call(func() { n.withdraw(generation) })
 		return fmt.Errorf("swarm: recover: %w", err)
 	}
-	fresh, err := member.Recovered(append(snapshots, own), n.id, append(alive, n.id))
+	fresh, err := member.Recovered(append(snapshots, own), n.id, append(alive, n.id), reads)
 	if err != nil {
 		n.call(func() { n.withdraw(generation) })
 		if n.cfg.LastResort != "" {
@@ -88,10 +89,12 @@ func (n *Node) Recover(ctx context.Context) error {
 	return nil
 }
 
-// collect asks all other members for their logs. Those who don't answer are taken for dead; a no ends the recovery.
-func (n *Node) collect(ctx context.Context, generation uint64) (snapshots [][]byte, alive []uint64, err error) {
+// collect asks all other members for their logs, and what checkpoint they can read. Those who don't answer are taken for dead; a no ends the recovery.
+func (n *Node) collect(ctx context.Context, generation uint64) (snapshots [][]byte, alive []uint64, reads map[uint64]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
+	reads = map[uint64]string{}
+	n.call(func() { reads[n.id] = n.core.CanRead() })
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for _, m := range n.others() {
@@ -105,6 +108,7 @@ func (n *Node) collect(ctx context.Context, generation uint64) (snapshots [][]by
 			switch {
 			case why == nil && answer.Kind == wire.ControlAnswer:
 				snapshots, alive = append(snapshots, answer.Body), append(alive, m.ID)
+				reads[m.ID] = answer.Saved
 			case errors.As(why, &no):
 				err = no
 			}
@@ -112,7 +116,7 @@ func (n *Node) collect(ctx context.Context, generation uint64) (snapshots [][]by
 	}
 	all.Wait()
 	slices.Sort(alive)
-	return snapshots, alive, err
+	return snapshots, alive, reads, err
 }
 
 // offerAll gives this member's log to those who are to follow it.
@@ -151,7 +155,7 @@ func (n *Node) answerSnapshot(m *wire.Control) *wire.Control {
 			answer = refusal(err.Error())
 			return
 		}
-		answer = &wire.Control{Kind: wire.ControlAnswer, Body: b}
+		answer = &wire.Control{Kind: wire.ControlAnswer, Body: b, Saved: n.core.CanRead()}
 	})
 	return answer
 }

@@ -59,7 +59,7 @@ func (n *network) results(first, last int, want func(step int) int64) []report.F
 }
 
 // count adds to each fault what was lost or doubled from it to the next one. What was wrong before the first is counted
-// there, too.
+// there, too. Steps that the run went back behind were lost, though they were committed again.
 func count(rows []report.Fault, list []*happening, peers []*peerState, first, last int, want func(step int) int64) {
 	steps := tally(peers)
 	at := list[0].at
@@ -69,6 +69,11 @@ func count(rows []report.Fault, list []*happening, peers []*peerState, first, la
 			at = s.at
 		}
 		i := max(0, before(list, at)-1)
+		if ok && s.undone > 0 {
+			r := &rows[max(0, before(list, s.back)-1)]
+			r.StepsLost += s.undone
+			r.SamplesLost += int64(s.undone) * want(step)
+		}
 		switch r := &rows[i]; {
 		case !ok:
 			r.StepsLost++
@@ -91,14 +96,16 @@ type summed struct {
 	at          int64 // when the first one knew of it
 	known       bool  // anybody knows how many samples it had
 	least, most int64
+	undone      int   // how often the run went back behind it
+	back        int64 // when it did so last
 }
 
 // tally puts together what the peers say of each step. A peer's samples of a step are what its count grew by; where a peer
-// came in later, its first step only says that the step was committed.
+// came in later, or has gone back to a checkpoint, its first step only says that the step was committed.
 func tally(peers []*peerState) map[int]*summed {
 	steps := map[int]*summed{}
 	for _, p := range peers {
-		mine := map[int]int64{}
+		mine, undone := map[int]int64{}, map[int]int{}
 		var prev commit
 		for i, c := range p.commits {
 			s := steps[c.step]
@@ -107,6 +114,17 @@ func tally(peers []*peerState) map[int]*summed {
 				steps[c.step] = s
 			}
 			s.at = min(s.at, c.wall)
+			if i > 0 && c.step <= prev.step && c.samples <= prev.samples { // those since the checkpoint are counted from 0
+				for step := c.step; step <= prev.step; step++ {
+					if old := steps[step]; old != nil {
+						undone[step]++
+						old.undone, old.back = max(old.undone, undone[step]), max(old.back, c.wall)
+						delete(mine, step)
+					}
+				}
+				prev = c
+				continue
+			}
 			if next := c.step == prev.step+1 || i > 0 && c.step <= prev.step; next && c.samples >= prev.samples {
 				mine[c.step] += c.samples - prev.samples
 			}

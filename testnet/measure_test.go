@@ -81,6 +81,13 @@ func TestResults(t *testing.T) {
 			p.commits = append(p.commits[:5], append([]commit{again}, p.commits[5:]...)...)
 			return []*peerState{walked(1, 1, 2), p, walked(3, 9, 10)}
 		}, []lost{{doubled: 10}, {}}},
+		{"back at the checkpoint of step 4", func() []*peerState {
+			p := walked(2, 1, 6)
+			for s := 5; s <= 10; s++ {
+				p.commits = append(p.commits, commit{step: s, samples: int64(10 * (s - 4)), wall: ms(int64(100 * (s + 5)))})
+			}
+			return []*peerState{walked(1, 1, 2), p, walked(3, 4, 6)}
+		}, []lost{{}, {steps: 2, samples: 20}}},
 		{"the end is missing", func() []*peerState {
 			return []*peerState{walked(1, 1, 2), walked(2, 1, 8), walked(3, 4, 8)}
 		}, []lost{{}, {steps: 2, samples: 20}}},

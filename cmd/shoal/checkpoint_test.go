@@ -144,6 +144,25 @@ func TestCheckpointCommands(t *testing.T) {
 	says(exitOK, []string{"checkpoint", "export", dir, "--out", out, "--step", "8"}, "step 8 of digits")
 }
 
+// TestGoingBackIsReported: without backups, one of four is killed; the report says how many steps that has cost.
+func TestGoingBackIsReported(t *testing.T) {
+	r := smallRun(60)
+	r.Checkpoint.Every, r.Mesh.Backups, r.Mesh.LostAfter = 20, 0, 1
+	file := writeRun(t, r)
+	code, stdout, stderr := command(t, "testnet", "--run", file, "--json", "--report", t.TempDir(), "--peers", "4",
+		"--checkpoint", filepath.Join(t.TempDir(), "kept"), "--kill", "3@step:50:backward")
+	var got shoal.Report
+	if err := json.Unmarshal([]byte(stdout), &got); code != exitOK || err != nil {
+		t.Fatalf("exit code %d, %v, stderr %s", code, err, stderr)
+	}
+	if want := hashOf(t, file); got.StateHash != want || got.ResumedStep != 40 {
+		t.Errorf("state hash %s, want %s; it went on from step %d, want 40", got.StateHash, want, got.ResumedStep)
+	}
+	if len(got.Faults) != 1 || got.Faults[0].StepsLost != 9 || got.Faults[0].SamplesLost != 9*16 || got.Faults[0].SamplesDoubled != 0 {
+		t.Errorf("faults %+v, want one with 9 steps and 144 samples lost", got.Faults)
+	}
+}
+
 // TestCheckpointsWhilePeersChange: peers are killed as they begin to save, the one that leads too, and others join. What is
 // kept is whole, and any number of peers goes on from it, to the same losses and the same hash.
 func TestCheckpointsWhilePeersChange(t *testing.T) {

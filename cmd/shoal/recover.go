@@ -79,10 +79,11 @@ func (a *app) recover(ctx context.Context, p *live.Process, yes bool) error {
 // plan says what a recovery will do.
 func plan(st *status.Status) string {
 	return fmt.Sprintf("The run %s is stuck after step %d of %d:\n  %s\n", oneLine(st.Name), st.Step, st.Steps, oneLine(st.Stuck)) +
-		fmt.Sprintf("Recovering goes on from that step, with the members that this peer reaches and as\n"+
-			"generation %d of the log. Whoever is missing is left out, and joins as a newcomer if\n"+
-			"it comes back. Don't do it if the others may still go on somewhere: voters that\n"+
-			"sleep or are cut off resume by themselves.\n", st.Generation+1)
+		fmt.Sprintf("Recovering goes on from that step, or from the checkpoint if one is named above,\n"+
+			"with the members that this peer reaches and as generation %d of the log. Whoever\n"+
+			"is missing is left out, and joins as a newcomer if it comes back. Don't do it if\n"+
+			"the others may still go on somewhere: voters that sleep or are cut off resume by\n"+
+			"themselves.\n", st.Generation+1)
 }
 
 // confirm waits for the user's yes, which only a terminal gives.

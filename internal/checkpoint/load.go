@@ -57,6 +57,25 @@ func Open(e Entry) (*Checkpoint, error) {
 	return c, nil
 }
 
+// Newest is the hash of the newest checkpoint in dir that fits and whose files are all there, or "". What is in them is not
+// looked at.
+func Newest(dir string, fits func(e Entry) bool) string {
+	entries, err := List(dir)
+	if err != nil {
+		return ""
+	}
+	for _, e := range slices.Backward(entries) {
+		if e.Err != nil || !fits(e) {
+			continue
+		}
+		if c, err := Open(e); err == nil {
+			c.Close()
+			return e.Hash
+		}
+	}
+	return ""
+}
+
 // present says which files are missing or cut short.
 func (e *Entry) present() error {
 	var missing []string

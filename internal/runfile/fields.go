@@ -72,7 +72,7 @@ func fields(r *Run) []field {
 			"auto", "always", "never"),
 		whole("mesh.audit_every", &h.AuditEvery, 0, 1_000_000_000, "steps from one comparison of owners and backups to the next; 0 for none"),
 		choice("mesh.timing", &h.Timing, "how soon a silent peer counts as lost: about 2.5 s in a local network, 6 s between distant places", "lan", "wan"),
-		whole("mesh.lost_after", &h.LostAfter, 1, 86400, "seconds for which the run waits for a shard whose holders are all gone, before it ends"),
+		whole("mesh.lost_after", &h.LostAfter, 1, 86400, "seconds for which the run waits for a shard whose holders are all gone, before it goes back to a checkpoint or ends"),
 
 		choice("precision.params", &r.Precision.Params, "format in which parameters travel and are computed with", "bf16", "fp32"),
 		choice("precision.reduce", &r.Precision.Reduce, "format in which gradients are summed", "fixed32", "fixed16", "fp32", "bf16"),

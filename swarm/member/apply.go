@@ -31,6 +31,7 @@ func (c *Core) applyRecord(index uint64, r *record) {
 		c.endStop(index)
 	default:
 		c.measure(entryKinds[r.Kind], len(before.fills) > 0)
+		c.startOver(before.Restored)
 		if before.rank(c.cfg.ID) >= 0 || c.st.rank(c.cfg.ID) >= 0 || r.Kind == recordDone {
 			c.event(Ended{c.st.entry(c.cfg.ID)})
 		}
@@ -135,6 +136,7 @@ func (c *Core) jump(st *state) {
 		c.endDone(c.log.applied)
 	default:
 		c.measure(EntryView, false)
+		c.startOver(before.Restored)
 		if before.rank(c.cfg.ID) >= 0 || st.rank(c.cfg.ID) >= 0 {
 			e, v := st.entry(c.cfg.ID), st.current(c.cfg.ID)
 			e.Kind, e.View = EntryView, &v

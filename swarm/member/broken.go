@@ -8,6 +8,8 @@ type broken struct {
 	readyOnce  bool // 5: Ready is sent once
 	fillersOwn bool // 6: who is being filled counts as a holder
 	dropLast   bool // 8: a view may remove a range's last holder
+	allRestore bool // 22: who can't read the checkpoint is in the view of a Restore, too
+	keepStep   bool // 22: a Restore leaves the step as it was
 	noResume   bool // 14: a gap counts as silence of the others
 	confOnce   bool // 18: a change of voters is proposed once
 

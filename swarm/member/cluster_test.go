@@ -81,7 +81,7 @@ func endAt(step int) func(Decision) Decision {
 func never(d Decision) Decision { return d }
 
 // decide ends an attempt by what was tried: readies are all "step.attempt"; each third step is retried once.
-func (s *cluster) decide(prev []byte, work []int64, readies [][]byte) Decision {
+func (s *cluster) decide(_, prev []byte, work []int64, readies [][]byte) Decision {
 	if len(work) != len(readies) {
 		s.t.Errorf("work %v for %d members", work, len(readies))
 	}

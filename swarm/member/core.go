@@ -23,10 +23,10 @@ type Config struct {
 	Snapshot []byte  // joiner: from Admitted; nil for the creator
 	Genesis  Genesis // creator: what the run begins with
 
-	// Decide is called on the leader with the payload of the last Commit or Retry (nil at first), the current attempt's
-	// work and everybody's Ready, both in rank order, and says how the attempt ends. It must be a pure function and leave
-	// its arguments alone.
-	Decide func(prev []byte, work []int64, readies [][]byte) Decision
+	// Decide is called on the leader with the run's description, the payload of the last Commit or Retry (nil at first, and
+	// after a Restore), the current attempt's work and everybody's Ready, both in rank order, and says how the attempt ends.
+	// It must be a pure function and leave its arguments alone.
+	Decide func(run, prev []byte, work []int64, readies [][]byte) Decision
 
 	// LastResort is what a user can do once nobody is left who holds some part of the model.
 	LastResort string
@@ -48,6 +48,7 @@ type Genesis struct {
 	Run     []byte        // the run's description, for joiners; at most wire.MaxRun
 	Ranges  []place.Range // what the model is cut into, at most MaxRanges
 	Backups int           // further holders of each range, or place.All
+	Saved   *Saved        // the checkpoint that it goes on from, if it does
 }
 
 // Output is what a Core asks of its caller. The caller owns it.
@@ -111,6 +112,7 @@ type Core struct {
 	peers    map[uint64]*peer
 	own      ownReady
 	waits    waits  // this member's own
+	saved    string // name of the newest checkpoint that this member can read, or ""
 	leaving  string // why this member is leaving, or ""
 	deserted bool   // it has left, and nobody stayed
 	lead     leadership
@@ -133,6 +135,7 @@ type peer struct {
 	index    uint64 // log index that it has applied, by its last beat
 	waits    waits  // by its last beat
 	leaving  string // why it is leaving, or ""
+	saved    string // by its last beat: the newest checkpoint that it can read
 	fence    uint64 // of ready
 	ready    []byte
 	hasReady bool
@@ -196,6 +199,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("member: %d backups, must be 0 to %d, or %d for all", c.Genesis.Backups, MaxPeers, place.All)
 	case len(c.Genesis.Run) > wire.MaxRun:
 		return fmt.Errorf("member: the run's description has %d bytes, at most %d", len(c.Genesis.Run), wire.MaxRun)
+	case c.Genesis.Saved != nil && c.Genesis.Saved.check() != nil:
+		return fmt.Errorf("member: %w", c.Genesis.Saved.check())
 	}
 	if c.SnapshotEntries == 0 {
 		c.SnapshotEntries = 1000
@@ -238,7 +243,7 @@ func (c *Core) Step(m *Message) {
 func (c *Core) stepBeat(p *peer, m *Message) {
 	p.index = max(p.index, m.Index)
 	c.snapshotArrived(m.From, m.Index)
-	p.waits = waits{m.Fence, m.Phase, m.Unit, m.IDs}
+	p.waits, p.saved = waits{m.Fence, m.Phase, m.Unit, m.IDs}, m.Saved
 	if m.Reason != "" {
 		p.leaving = m.Reason
 	}
@@ -332,7 +337,7 @@ func (c *Core) beatTo(id uint64) {
 	if p == nil { // oneself, or nobody
 		return
 	}
-	m := &Message{Kind: wire.ControlBeat, To: id, Fence: c.st.Fence, Index: c.log.applied, Reason: c.leaving}
+	m := &Message{Kind: wire.ControlBeat, To: id, Fence: c.st.Fence, Index: c.log.applied, Reason: c.leaving, Saved: c.saved}
 	m.Have = c.isLeader() && p.hasReady && p.fence == c.st.Fence
 	if w := c.waits; w.fence == c.st.Fence {
 		m.Phase, m.Unit, m.IDs = w.phase, w.unit, w.ids

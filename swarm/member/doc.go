@@ -16,7 +16,7 @@
 //
 // # The fence
 //
-// An attempt is named by the log index of the entry that began it, its fence. View, Commit, Retry, Late and Done name the
+// An attempt is named by the log index of the entry that began it, its fence. View, Commit, Retry, Late, Restore and Done name the
 // fence that they follow and change nothing when that is not the current one, so of two entries that follow one fence
 // only the first counts. The leader proposes only after it has applied an entry of its own term, and members repeat
 // their Ready to whoever leads until the fence has changed.
@@ -35,6 +35,7 @@
 //	view.go     the part of an entry that begins a view, and what it is checked for
 //	core.go     Core: what the caller calls
 //	status.go   what can be asked of a Core
+//	restore.go  back to a checkpoint, when nobody holds some range
 //	raft.go     the Raft library underneath: stepping, compaction
 //	apply.go    what is told when an entry or a snapshot is applied
 //	lead.go     what only the leader does: admissions, the first view, deaths, decisions

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"go.etcd.io/raft/v3"
-	"shoal/internal/place"
 	"shoal/swarm/wire"
 )
 
@@ -154,16 +153,14 @@ func (c *Core) start() bool {
 	if c.busy() || len(c.st.Members) < c.st.Peers || !c.ready() {
 		return false
 	}
-	p := plan{c: c, view: true, reason: "start"}
+	var ids []uint64
 	for i, m := range c.st.Members {
 		if i == 0 || !m.Offer.Late {
-			p.ids = append(p.ids, m.ID)
+			ids = append(ids, m.ID)
 		}
 	}
-	p.work = make([]int64, len(p.ids))
-	peers := c.placePeers(p.ids)
-	p.have = place.Start(c.st.ranges, peers, c.st.Backups)
-	p.want = place.Want(c.st.ranges, peers, c.st.Backups, p.have)
+	p := c.afresh(ids)
+	p.reason = "start"
 	return c.proposeNext(p.record(recordView))
 }
 
@@ -179,7 +176,7 @@ func (c *Core) bury() bool {
 		if c.stuck.lacking == 0 || c.tick-c.stuck.lacking < uint64(c.cfg.Timing.LostAfter) {
 			return false
 		}
-		return c.stopRun(dead[0].ID, c.stuck.reason+": "+c.cfg.LastResort)
+		return c.restoreWithout(dead) || c.stopRun(dead[0].ID, c.stuck.reason+": "+c.cfg.LastResort)
 	}
 	p.reason = c.departure(dead[0])
 	if len(dead) > 1 {
@@ -195,13 +192,18 @@ func (c *Core) decide() bool {
 	if c.busy() || len(readies) < len(c.st.ViewIDs) {
 		return false
 	}
-	d := c.cfg.Decide(c.st.Payload, c.st.Work, readies)
+	d := c.cfg.Decide(c.st.Run, c.st.Payload, c.st.Work, readies)
 	kind := d.Kind.record()
 	if err := checkWork(d.Work, len(c.st.ViewIDs)); d.Work != nil && err != nil {
 		return c.stopRun(0, "the leader's decision is wrong: "+err.Error())
 	}
 	if kind == 0 || len(d.Payload) > wire.MaxPayload {
 		return c.stopRun(0, fmt.Sprintf("the leader's decision of kind %d with %d bytes is not allowed (at most %d bytes)", d.Kind, len(d.Payload), wire.MaxPayload))
+	}
+	if d.Saved != nil {
+		if err := d.Saved.check(); err != nil {
+			return c.stopRun(0, "the leader's decision is wrong: "+err.Error())
+		}
 	}
 	if kind == recordStop {
 		return c.proposeNext(&record{Kind: recordStop, Follows: c.st.Fence, Reason: text(string(d.Payload))})
@@ -218,7 +220,7 @@ func (c *Core) decide() bool {
 		p.fills = c.st.fills
 	}
 	r := p.record(kind)
-	r.Body = d.Payload
+	r.Body, r.Saved = d.Payload, d.Saved
 	return c.proposeNext(r)
 }
 

@@ -35,6 +35,15 @@ func (c *Core) planned(committed bool) *plan {
 	return p
 }
 
+// afresh is the plan for a view of members that all make, or read, what they are to hold.
+func (c *Core) afresh(ids []uint64) *plan {
+	p := &plan{c: c, view: true, ids: ids, work: make([]int64, len(ids))}
+	peers := c.placePeers(ids)
+	p.have = place.Start(c.st.ranges, peers, c.st.Backups)
+	p.want = place.Want(c.st.ranges, peers, c.st.Backups, p.have)
+	return p
+}
+
 // record is the plan as an entry behind the current fence.
 func (p *plan) record(kind recordKind) *record {
 	st := p.c.st

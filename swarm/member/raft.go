@@ -37,6 +37,7 @@ func (c *Config) firstSnapshot() (*raftpb.Snapshot, *state, error) {
 	if b == nil {
 		g := c.Genesis
 		st := &state{Run: g.Run, Peers: g.Peers, Exact: g.Exact, Members: []Member{g.Self}, ranges: g.Ranges, Backups: g.Backups}
+		st.save(g.Saved)
 		b = snapshotOf(st, 1, 1, &raftpb.ConfState{Voters: []uint64{c.ID}})
 	}
 	return decodeSnapshot(b)

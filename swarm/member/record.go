@@ -62,22 +62,26 @@ func (m Member) check() error {
 type EntryKind uint8
 
 const (
-	EntryCommit EntryKind = iota + 1 // the step is final: update
-	EntryRetry                       // the same step again
-	EntryDone                        // the run is over
-	EntryStop                        // in a Decision only: end the run with an error; Payload is the reason, as text
-	EntryView                        // the same step again in another view: somebody is lost; or the first view
-	EntryLate                        // the same step again: whoever is late does not compute in it
+	EntryCommit  EntryKind = iota + 1 // the step is final: update
+	EntryRetry                        // the same step again
+	EntryDone                         // the run is over
+	EntryStop                         // in a Decision only: end the run with an error; Payload is the reason, as text
+	EntryView                         // the same step again in another view: somebody is lost; or the first view
+	EntryLate                         // the same step again: whoever is late does not compute in it
+	EntryRestore                      // the run goes back to a checkpoint, in another view: Entry.Run says to which
 )
 
 // Entry is what ended an attempt, or began the first one. Nothing in it may be changed.
 type Entry struct {
 	Fence   uint64 // names the attempt that begins
 	Kind    EntryKind
-	Payload []byte       // of the last Commit, Retry or Done, from Decide; nil before the first
+	Payload []byte       // of the last Commit, Retry or Done, from Decide; nil before the first, and before the first after a Restore
 	Work    []int64      // for the attempt that begins, by rank: microseconds of a microbatch, 0 unknown, -1 none in this attempt
 	Fills   []place.Fill // for the attempt that begins
 	View    *View        // the view that begins, if this entry begins one
+
+	Run      []byte // the run's description
+	Restored uint64 // log index of the last Restore; 0: there was none. Whoever has missed that one learns of it by this
 }
 
 // Decision is what the leader makes of everybody's Ready.
@@ -85,6 +89,7 @@ type Decision struct {
 	Kind    EntryKind // EntryCommit, EntryRetry, EntryDone or EntryStop
 	Payload []byte    // at most wire.MaxPayload
 	Work    []int64   // for the next attempt, as in Entry, by rank of the current view; nil: as it was
+	Saved   *Saved    // of a Commit or Retry: a checkpoint that is whole by it
 }
 
 // View is a numbered, ordered list of members with what each one holds; their place in it is their rank.
@@ -117,6 +122,8 @@ const (
 	recordDone   recordKind = 6 // Body; follows a fence
 	recordStop   recordKind = 7 // Reason, and ID when it is about a member; Follows may be 0: whatever the fence
 	recordLate   recordKind = 8 // follows a fence
+
+	recordRestore recordKind = 9 // Saved's Name, Lost, and a view part; follows a fence
 )
 
 // record is an entry of the log. All that follow a fence say what the attempt that begins does (Work, Fills).
@@ -136,6 +143,10 @@ type record struct {
 
 	Work  []int64 `cbor:"11,keyasint,omitempty"` // by rank
 	Fills []int64 `cbor:"12,keyasint,omitempty"` // range, rank, range, rank, ...
+
+	Saved *Saved   `cbor:"13,keyasint,omitempty"` // that a Commit or Retry has made whole
+	Name  string   `cbor:"14,keyasint,omitempty"` // of the checkpoint that a Restore goes back to
+	Lost  []uint64 `cbor:"15,keyasint,omitempty"` // whom a Restore takes out; others of the view before stay members
 }
 
 func (r *record) encode() []byte {
@@ -152,10 +163,12 @@ func decodeRecord(b []byte) (*record, error) {
 		return nil, fmt.Errorf("log entry: %w", err)
 	}
 	switch {
-	case r.Kind < recordAdmit || r.Kind > recordLate:
+	case r.Kind < recordAdmit || r.Kind > recordRestore:
 		return nil, fmt.Errorf("log entry of unknown kind %d: this program is older than the run's", r.Kind)
 	case r.Kind == recordAdmit && r.Member == nil:
 		return nil, errors.New("log entry: admission of nobody")
+	case r.Saved != nil && r.Saved.check() != nil:
+		return nil, fmt.Errorf("log entry: %w", r.Saved.check())
 	case len(r.Body) > wire.MaxPayload:
 		return nil, fmt.Errorf("log entry of %d bytes: %w", len(r.Body), wire.ErrTooLong)
 	}
@@ -170,6 +183,7 @@ func decodeRecord(b []byte) (*record, error) {
 // entryKinds maps the entries that end an attempt between the log and the caller.
 var entryKinds = map[recordKind]EntryKind{
 	recordCommit: EntryCommit, recordRetry: EntryRetry, recordDone: EntryDone, recordView: EntryView, recordLate: EntryLate,
+	recordRestore: EntryRestore,
 }
 
 // record is the kind of entry that a decision becomes; 0 for what can't be decided.

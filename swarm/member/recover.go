@@ -28,9 +28,10 @@ func Recoveries(generation uint64) uint64 { return generation >> 32 }
 const skipped = 1 << 20
 
 // Recovered makes a new generation of a log that has lost the majority of its voters for good, from the Snapshots of the
-// survivors: the longest of the newest generation, followed by a view of those members that are alive. self is the only
-// voter; all who are alive must Adopt the result (PROTOCOL.md 19).
-func Recovered(snapshots [][]byte, self uint64, alive []uint64) ([]byte, error) {
+// survivors: the longest of the newest generation, followed by a view of those members that are alive. Where they don't hold
+// all ranges it goes back to the newest checkpoint that one of them can read; reads has, by member id, the name of the one
+// that it can. self is the only voter; all who are alive must Adopt the result (PROTOCOL.md 19).
+func Recovered(snapshots [][]byte, self uint64, alive []uint64, reads map[uint64]string) ([]byte, error) {
 	var st *state
 	var index, term uint64
 	for _, b := range snapshots {
@@ -48,7 +49,7 @@ func Recovered(snapshots [][]byte, self uint64, alive []uint64) ([]byte, error) 
 		return nil, errors.New("recover: nobody has told how far the log is")
 	}
 	index += skipped
-	if err := st.outlive(index, self, alive); err != nil {
+	if err := st.outlive(index, self, alive, reads); err != nil {
 		return nil, err
 	}
 	conf := &raftpb.ConfState{Voters: []uint64{self}}
@@ -62,7 +63,7 @@ func Recovered(snapshots [][]byte, self uint64, alive []uint64) ([]byte, error) 
 }
 
 // outlive goes on at index without those that are not alive.
-func (s *state) outlive(index, self uint64, alive []uint64) error {
+func (s *state) outlive(index, self uint64, alive []uint64, reads map[uint64]string) error {
 	m, ok := s.find(self)
 	lives := func(id uint64) bool { return id == self || slices.Contains(alive, id) }
 	switch {
@@ -74,7 +75,7 @@ func (s *state) outlive(index, self uint64, alive []uint64) error {
 		return errors.New("recover: a browser can't keep the run's log: recover on another peer")
 	}
 	if s.started() {
-		r, err := s.survivors(lives)
+		r, err := s.survivors(lives, reads)
 		if err != nil {
 			return err
 		}
@@ -91,23 +92,46 @@ func (s *state) outlive(index, self uint64, alive []uint64) error {
 }
 
 // survivors is the view of those of the current one that live.
-func (s *state) survivors(lives func(id uint64) bool) (*record, error) {
+func (s *state) survivors(lives func(id uint64) bool, reads map[uint64]string) (*record, error) {
 	r := &record{Kind: recordView, Follows: s.Fence, Number: s.Number + 1, Reason: "recovered from the survivors"}
-	var peers []place.Peer
 	for i, id := range s.ViewIDs {
 		if lives(id) {
-			m, _ := s.find(id)
-			peers = append(peers, place.Peer{Weight: m.Offer.Weight, Browser: m.Offer.Kind != "daemon", Keep: true})
 			r.IDs, r.Work = append(r.IDs, id), append(r.Work, max(s.Work[i], 0))
 		}
 	}
+	peers := s.survivingPeers(r.IDs)
 	have, lost := s.have.Survive(moves(s.ViewIDs, r.IDs), peers, s.ranges)
 	if len(lost) > 0 || len(r.IDs) == 0 {
+		if back := s.survivorsBack(lives, reads); back != nil {
+			return back, nil
+		}
 		return nil, fmt.Errorf("recover: no survivor holds %d of %d ranges of the model", len(lost), len(s.ranges))
 	}
 	r.Have = encodeMap(have, len(r.IDs))
 	r.Want = encodeMap(place.Want(s.ranges, peers, s.Backups, have), len(r.IDs))
 	return r, nil
+}
+
+// survivorsBack is the Restore of those that live, or nil if none of them can read a checkpoint.
+func (s *state) survivorsBack(lives func(id uint64) bool, reads map[uint64]string) *record {
+	alive := slices.DeleteFunc(slices.Clone(s.ViewIDs), func(id uint64) bool { return !lives(id) })
+	saved, ids := s.newest(alive, func(id uint64) string { return reads[id] })
+	if saved == nil {
+		return nil
+	}
+	peers := s.survivingPeers(ids)
+	have := place.Start(s.ranges, peers, s.Backups)
+	return &record{Kind: recordRestore, Follows: s.Fence, Name: saved.Name, Number: s.Number + 1, IDs: ids, Work: make([]int64, len(ids)),
+		Lost: slices.DeleteFunc(slices.Clone(s.ViewIDs), lives), Have: encodeMap(have, len(ids)),
+		Want: encodeMap(place.Want(s.ranges, peers, s.Backups, have), len(ids)), Reason: "recovered from the survivors: " + saved.goingBack()}
+}
+
+func (s *state) survivingPeers(ids []uint64) (peers []place.Peer) {
+	for _, id := range ids {
+		m, _ := s.find(id)
+		peers = append(peers, place.Peer{Weight: m.Offer.Weight, Browser: m.Offer.Kind != "daemon", Keep: true})
+	}
+	return peers
 }
 
 // Adopt goes on with a newer generation of the log, made by Recovered, and tells what is different there.

@@ -14,7 +14,7 @@ func (s *cluster) recovered(self uint64) error {
 	for _, id := range s.alive() {
 		snapshots = append(snapshots, s.cores[id].Snapshot())
 	}
-	b, err := Recovered(snapshots, self, s.alive())
+	b, err := Recovered(snapshots, self, s.alive(), nil)
 	if err != nil {
 		return err
 	}
@@ -41,8 +41,8 @@ func TestRecover(t *testing.T) {
 		s := newCluster(t, x.members)
 		s.backups, s.decided = x.backups, endAt(20)
 		s.config = func(c *Config) {
-			c.Decide = func(prev []byte, work []int64, readies [][]byte) Decision {
-				d := s.decide(prev, work, readies)
+			c.Decide = func(run, prev []byte, work []int64, readies [][]byte) Decision {
+				d := s.decide(run, prev, work, readies)
 				if string(d.Payload) == "7.0" {
 					s.train = false // nobody is ready for the next step yet
 				}
@@ -96,7 +96,7 @@ func TestRecoverChooses(t *testing.T) {
 	c.settle()
 	s.collect(1)
 	s.pump()
-	b, err := Recovered([][]byte{short, s.cores[2].Snapshot(), short}, 2, []uint64{3})
+	b, err := Recovered([][]byte{short, s.cores[2].Snapshot(), short}, 2, []uint64{3}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,15 +107,15 @@ func TestRecoverChooses(t *testing.T) {
 	if conf := m.GetMetadata().GetConfState(); !slices.Equal(conf.GetVoters(), []uint64{2}) || !slices.Equal(conf.GetLearners(), []uint64{3}) {
 		t.Errorf("configuration %v", conf)
 	}
-	if again, err := Recovered([][]byte{s.cores[3].Snapshot(), b}, 3, nil); err != nil {
+	if again, err := Recovered([][]byte{s.cores[3].Snapshot(), b}, 3, nil, nil); err != nil {
 		t.Error("of a recovered log:", err)
 	} else if _, st, _ := decodeSnapshot(again); Recoveries(st.Generation) != 2 || len(st.Members) != 1 {
 		t.Errorf("%+v", st)
 	}
 	for what, f := range map[string]func() ([]byte, error){
-		"nobody has told":      func() ([]byte, error) { return Recovered(nil, 1, nil) },
-		"no member of the run": func() ([]byte, error) { return Recovered([][]byte{short}, 9, nil) },
-		"snapshot of the log":  func() ([]byte, error) { return Recovered([][]byte{{1, 2}}, 1, nil) },
+		"nobody has told":      func() ([]byte, error) { return Recovered(nil, 1, nil, nil) },
+		"no member of the run": func() ([]byte, error) { return Recovered([][]byte{short}, 9, nil, nil) },
+		"snapshot of the log":  func() ([]byte, error) { return Recovered([][]byte{{1, 2}}, 1, nil, nil) },
 	} {
 		if _, err := f(); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v, want something about %q", err, what)
@@ -135,7 +135,7 @@ func FuzzRecovered(f *testing.F) {
 		f.Add(snapshotOf(st, 5, 2, newConf(1, 2)), uint64(2))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, self uint64) {
-		got, err := Recovered([][]byte{b}, self, []uint64{1})
+		got, err := Recovered([][]byte{b}, self, []uint64{1}, map[uint64]string{1: "a", self: "a"})
 		if err != nil {
 			return
 		}

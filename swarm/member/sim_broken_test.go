@@ -22,6 +22,8 @@ func TestRulesMatter(t *testing.T) {
 		{"5 ready is repeated", []string{"12"}, 0, func(s *setup) { s.broken.readyOnce = true }},
 		{"6 fillers are no holders", []string{"3", "4", "5"}, 0, func(s *setup) { s.broken.fillersOwn = true }},
 		{"8 the last holder stays", []string{"4"}, 0, func(s *setup) { s.broken.dropLast = true }},
+		{"22 who restores can read", []string{"8"}, 0, func(s *setup) { s.saving(uint64(s.peers)); s.broken.allRestore = true }},
+		{"22 a restore goes back", []string{"3", "4"}, 0, func(s *setup) { s.saving(uint64(s.peers)); s.broken.keepStep = true }},
 		{"14 a gap is no silence", []string{"14"}, 240, func(s *setup) { s.broken.noResume, s.burst = true, true }},
 		{"17 joins wait for a Commit", []string{"13"}, 0, func(s *setup) { s.broken.act = joinAtOnce }},
 		{"18 voters are proposed again", []string{"12"}, 0, func(s *setup) { s.broken.confOnce, s.broken.act = true, crowdOut() }},

@@ -19,7 +19,7 @@ import (
 //	5   engine.apply
 //	6   engine.add, toy.decide
 //	7   engine.apply, toy.decide
-//	8   check: a value is that of the one-member run at its step; only apply and enter write one
+//	8   check: a value is that of the one-member run at its step; only apply, enter and goBack write one; goneBack, engine.goBack
 //	9   check, engine.accept
 //	10  engine.take
 //	11  check
@@ -35,6 +35,7 @@ type chronicle struct {
 	survived   uint64 // highest index among those who recovered
 	finals     map[int64]final
 	abandoned  map[uint64]bool // member ids that were given to nobody
+	restores   int             // times that the run went back to a checkpoint
 }
 
 type final struct{ fence, follows uint64 }
@@ -129,9 +130,13 @@ func (w *world) entry(p *proc, e Entry) {
 		return
 	}
 	m := &moment{entry: e, payload: e.Payload}
-	m.step, _ = following(e.Payload)
+	m.step, _ = following(e.Run, e.Payload)
 	if w.newest != nil {
 		m.ids, m.place = w.newest.ids, w.newest.place
+	}
+	back := w.newest != nil && e.Restored != w.newest.entry.Restored
+	if back {
+		w.goneBack(p, e)
 	}
 	if e.Kind == EntryCommit || e.Kind == EntryDone {
 		w.final(p, e)
@@ -142,7 +147,7 @@ func (w *world) entry(p *proc, e Entry) {
 		for _, x := range e.View.Members {
 			m.ids = append(m.ids, x.ID)
 		}
-		w.view(p, e, m)
+		w.view(p, e, m, back)
 	}
 	w.fences[e.Fence], w.newest = m, m
 	w.tell("log %s", describe(e))
@@ -166,6 +171,29 @@ func (w *world) sameEntry(p *proc, m *moment, e Entry) {
 	}
 }
 
+// goneBack asserts that the run goes back to a checkpoint only where nobody holds some range, and forgets what was decided
+// after that checkpoint.
+func (w *world) goneBack(p *proc, e Entry) {
+	w.restores++
+	old := w.newest
+	held := true
+	for r := range old.place.Owner {
+		held = held && slices.ContainsFunc(old.place.Holders(r), func(h int) bool {
+			x := w.procs[old.ids[h]]
+			return x != nil && !x.troubled()
+		})
+	}
+	if held {
+		w.fault(p, "8: the run goes back to a checkpoint although somebody holds each range")
+	}
+	step, _ := following(e.Run, nil)
+	for s := range w.finals {
+		if s >= step {
+			delete(w.finals, s)
+		}
+	}
+}
+
 // final takes down that a step was committed.
 func (w *world) final(p *proc, e Entry) {
 	o := unpack[outcome](e.Payload)
@@ -182,7 +210,7 @@ func (w *world) final(p *proc, e Entry) {
 }
 
 // view asserts invariant 13, and that nobody is taken out who did nothing wrong, or was the last to have something.
-func (w *world) view(p *proc, e Entry, m *moment) {
+func (w *world) view(p *proc, e Entry, m *moment, back bool) {
 	old := w.newest
 	if old == nil {
 		return
@@ -193,7 +221,8 @@ func (w *world) view(p *proc, e Entry, m *moment) {
 			continue
 		}
 		removed++
-		if x := w.procs[id]; x != nil && !x.troubled() {
+		_, stays := p.core.st.find(id) // whoever can't read what the others have gone back to
+		if x := w.procs[id]; x != nil && !x.troubled() && !(back && stays) {
 			w.fault(p, "14: view %d takes out %d, which was well: %s", e.View.Number, id, e.View.Reason)
 		}
 	}
@@ -202,7 +231,7 @@ func (w *world) view(p *proc, e Entry, m *moment) {
 			added++
 		}
 	}
-	if e.Kind == EntryView && (removed == 0 || added > 0) {
+	if e.Kind == EntryView && !back && (removed == 0 || added > 0) {
 		w.fault(p, "13: an attempt was aborted for view %d, in which nobody is lost: %s", e.View.Number, e.View.Reason)
 	}
 	for r, owner := range m.place.Owner {

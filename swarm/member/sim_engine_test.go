@@ -69,6 +69,8 @@ type engine struct {
 	att   *attempt
 	ahead []*frame // of fences that this member's log has not reached
 	done  bool
+
+	restored uint64 // log index of the last Restore
 }
 
 // ended takes in what the log says.
@@ -76,6 +78,9 @@ func (en *engine) ended(e Entry) {
 	if en.done {
 		en.w.fault(en.p, "an entry after the end: %+v", e)
 		return
+	}
+	if e.Restored != en.restored {
+		en.goBack(e)
 	}
 	final := false
 	if e.Payload != nil {
@@ -96,7 +101,7 @@ func (en *engine) ended(e Entry) {
 	}
 }
 
-// apply updates all that this member holds: state changes here only, and by fills (invariant 8).
+// apply updates all that this member holds: state changes here only, by fills, and by goBack (invariant 8).
 func (en *engine) apply(o outcome) {
 	a := en.att
 	if !a.ready {
@@ -120,6 +125,21 @@ func (en *engine) apply(o outcome) {
 	}
 }
 
+// goBack drops all that is here, and reads what the log says that this member begins with.
+func (en *engine) goBack(e Entry) {
+	en.restored, en.view, en.att, en.place, en.shard = e.Restored, nil, nil, place.Map{}, map[int]piece{}
+	if e.Payload != nil || e.View == nil || e.View.Rank < 0 {
+		return
+	}
+	step, _ := following(e.Run, nil)
+	if !en.p.reads(step) {
+		en.w.fault(en.p, "8: it is to go back to the checkpoint of step %d, which it can't read", step)
+	}
+	for r := range en.w.toy.ranges {
+		en.shard[r] = piece{en.w.truth.values[step][r], step}
+	}
+}
+
 // enter begins another view. What it doesn't name as this member's is dropped.
 func (en *engine) enter(e Entry) {
 	v := e.View
@@ -127,7 +147,7 @@ func (en *engine) enter(e Entry) {
 		en.view, en.att = nil, nil
 		return
 	}
-	if en.view == nil && v.Number == 1 || en.view == nil && e.Payload == nil { // it can be made from the seed
+	if en.view == nil && e.Restored == 0 && (v.Number == 1 || e.Payload == nil) { // it can be made from the seed
 		for r := range en.w.toy.ranges {
 			en.shard[r] = piece{value: en.w.toy.first(r)}
 		}
@@ -141,7 +161,7 @@ func (en *engine) enter(e Entry) {
 }
 
 func (en *engine) begin(e Entry) {
-	step, exps := following(e.Payload)
+	step, exps := following(e.Run, e.Payload)
 	work := e.Work
 	if len(work) != len(en.view.Members) {
 		en.w.fault(en.p, "work %v for %d members", work, len(en.view.Members))

@@ -3,6 +3,7 @@ package member
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math/bits"
 	"slices"
 
@@ -17,6 +18,7 @@ type toy struct {
 	ranges []place.Range // at most 64
 	micro  int           // microbatches of a step, at most 64
 	steps  int
+	saves  int // steps from one checkpoint to the next; 0: there are none
 }
 
 // outcome is the payload of a Commit, Retry or Done.
@@ -73,9 +75,19 @@ func (o outcome) final() bool {
 	return EntryKind(o.Kind) == EntryCommit || EntryKind(o.Kind) == EntryDone
 }
 
-// following is which step comes after a payload, and the exponents in force; -1: none yet.
-func following(payload []byte) (step int64, exps [2]int64) {
+// point is where a run goes on from a checkpoint; its description has it behind the word "run".
+type point struct {
+	Step int64
+	Exps [2]int64
+}
+
+// following is which step comes after a payload, in a run with that description, and the exponents in force; -1: none yet.
+func following(run, payload []byte) (step int64, exps [2]int64) {
 	if payload == nil {
+		if from := run[len("run"):]; len(from) > 0 {
+			p := unpack[point](from)
+			return p.Step, p.Exps
+		}
 		return 0, [2]int64{-1, -1}
 	}
 	o := unpack[outcome](payload)
@@ -133,8 +145,8 @@ func (y *toy) deal(step int64, work []int64) []uint64 {
 func all(n int) uint64 { return 1<<n - 1 }
 
 // decide is Config.Decide. It also asserts what it is told, by fault.
-func (y *toy) decide(prev []byte, work []int64, readies [][]byte, fault func(format string, args ...any)) Decision {
-	step, exps := following(prev)
+func (y *toy) decide(run, prev []byte, work []int64, readies [][]byte, fault func(format string, args ...any)) Decision {
+	step, exps := following(run, prev)
 	o := outcome{Kind: int64(EntryCommit), Step: step, Used: exps}
 	var micro, owned, norm uint64
 	for rank, b := range readies {
@@ -155,7 +167,7 @@ func (y *toy) decide(prev []byte, work []int64, readies [][]byte, fault func(for
 	if micro != all(y.micro) || owned != all(len(y.ranges)) {
 		fault("6: step %d: decided on microbatches %b and ranges %b", step, micro, owned)
 	}
-	d := Decision{Kind: EntryCommit, Work: y.pace(step, work)}
+	d := Decision{Kind: EntryCommit, Work: y.pace(step, work), Saved: y.saved(prev, step, exps)}
 	for t, top := range o.Next {
 		if exps[t] < 0 || top > exps[t]+4 {
 			d.Kind = EntryRetry
@@ -172,6 +184,16 @@ func (y *toy) decide(prev []byte, work []int64, readies [][]byte, fault func(for
 	d.Payload = pack(o)
 	return d
 }
+
+// saved is the checkpoint of the state before a step, whole once the first attempt at the step has ended.
+func (y *toy) saved(prev []byte, step int64, exps [2]int64) *Saved {
+	if y.saves == 0 || step == 0 || step%int64(y.saves) != 0 || prev == nil || !unpack[outcome](prev).final() {
+		return nil
+	}
+	return &Saved{Name: savedName(step), Step: int(step), Run: append([]byte("run"), pack(point{step, exps})...)}
+}
+
+func savedName(step int64) string { return fmt.Sprintf("step %d", step) }
 
 // pace is the work of the next attempt: mostly as before, sometimes other costs, sometimes none for one rank.
 func (y *toy) pace(step int64, work []int64) []int64 {
@@ -203,7 +225,7 @@ func (y *toy) solve() *truth {
 	}
 	var prev []byte
 	for len(tr.payload) < y.steps {
-		step, exps := following(prev)
+		step, exps := following([]byte("run"), prev)
 		p := y.params(values)
 		rep := report{Step: step, Exps: exps, Micro: all(y.micro), Owned: all(len(y.ranges))}
 		sums := make([]uint64, len(values))
@@ -217,7 +239,7 @@ func (y *toy) solve() *truth {
 			rep.Norm += y.norm(r, sums[r])
 			rep.State += y.state(r, values[r])
 		}
-		d := y.decide(prev, []int64{0}, [][]byte{pack(rep)}, func(string, ...any) { panic("one member disagrees with itself") })
+		d := y.decide([]byte("run"), prev, []int64{0}, [][]byte{pack(rep)}, func(string, ...any) { panic("one member disagrees with itself") })
 		prev = d.Payload
 		if o := unpack[outcome](prev); o.final() {
 			tr.payload, tr.values = append(tr.payload, prev), append(tr.values, slices.Clone(values))

@@ -22,6 +22,7 @@ type proc struct {
 	missed  int      // ticks while stopped
 	inbox   []func() // what has arrived meanwhile
 	slow    int      // ticks that computing takes beside the usual
+	disk    bool     // it has the folder with the checkpoints
 	trouble int64    // last moment at which it may have looked dead or late
 	leaving bool
 
@@ -166,6 +167,7 @@ func (p *proc) handle(e Event) {
 	case Ended:
 		p.w.entry(p, e.Entry)
 		p.en.ended(e.Entry)
+		p.readable()
 	case Stuck:
 		if e.Reason == "" {
 			p.w.tell("%d is stuck no more", p.id)
@@ -187,6 +189,22 @@ func (p *proc) end(how string) {
 	}
 	p.over, p.endedAt = true, p.w.now
 	p.w.tell("%d %s", p.id, how)
+}
+
+// reads says whether it has all of the checkpoint before a step: one in four it lacks.
+func (p *proc) reads(step int64) bool {
+	return p.disk && (p.w.setup.disks || mix(p.w.toy.seed, 13, p.id, uint64(step))%4 > 0)
+}
+
+// readable tells the newest checkpoint that it can read.
+func (p *proc) readable() {
+	name := ""
+	for _, s := range p.core.st.Saved {
+		if p.reads(int64(s.Step)) {
+			name = s.Name
+		}
+	}
+	p.core.SetSaved(name)
 }
 
 // halt is SIGSTOP, resume SIGCONT: what has arrived is taken in before time goes on (PROTOCOL.md 14).

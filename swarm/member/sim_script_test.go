@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write what scripts print into testdata"
 // script is a cluster that does what a text file says. Each line is a command; what comes of it stands below,
 // indented. Members are named by their ids, or as leader or follower (the first that doesn't lead).
 //
-//	start PEERS [backups N] [steps N] [browsers N]
+//	start PEERS [backups N] [steps N] [browsers N] [saves N]   a checkpoint every so many steps, which all can read
 //	tick N                     let time pass
 //	until step N | view N | done | voters N ...   let time pass until the log is there, at most 400 ticks
 //	kill WHO ...               processes end, links are reset
@@ -33,6 +33,7 @@ var update = flag.Bool("update", false, "write what scripts print into testdata"
 //	join NAME, leave WHO       a process joins; a member leaves
 //	hold KIND FROM TO          control messages (raft, ready, beat or all) are kept back; FROM and TO may be *
 //	release, lose              what was held arrives, or never does; nothing is held any more
+//	forget WHO ...             they can't read checkpoints any more
 //	recover WHO                the survivors begin the log anew
 //	ends                       the run may end with an error
 //	expect stuck WHO | view N WHO ... | leader WHO | holds WHO RANGE ... | nothing
@@ -144,6 +145,11 @@ func (s *script) do(command string, args []string) {
 				from.core.Unreachable(m.To)
 			}
 		}
+	case "forget":
+		for _, p := range s.whoAll(args) {
+			p.disk = false
+			p.readable()
+		}
 	case "recover":
 		s.rescueBy(s.who(args[0]))
 	case "ends":
@@ -172,6 +178,8 @@ func (s *script) start(args []string) {
 			y.steps = n
 		case "browsers":
 			set.browsers = n
+		case "saves":
+			set.saves, set.disks = n, true
 		default:
 			s.t.Fatalf("%q: what is %s?", s.line, args[i])
 		}

@@ -19,7 +19,9 @@ var (
 // schedule is a world in which things go wrong at random, until calm; then it must end well.
 type schedule struct {
 	*world
-	calm int64 // moment after which nothing more goes wrong
+	calm int64      // moment after which nothing more goes wrong
+	more *rand.Rand // for disasters
+	doom int        // how often one is tried before other mischief
 }
 
 // shape makes a world from a seed.
@@ -41,7 +43,17 @@ func shape(seed uint64) (toy, setup, *rand.Rand) {
 	s.timing = Timing{Beat: 2, Election: 6, Resend: 4, Down: 5, Suspect: 16, Stuck: 24, Deadline: 14, LostAfter: 400}
 	y := toyFor(rng, seed, 6+rng.IntN(14))
 	s.flaps = rng.IntN(8) == 0
+	if seed%4 == 2 {
+		s.saving(seed)
+	}
 	return y, s, rng
+}
+
+// saving makes a setup one with checkpoints, in which there may be a disaster.
+func (s *setup) saving(seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	s.saves, s.timing.LostAfter = 1+rng.IntN(3), 100
+	s.peers, s.backups, s.browsers = 3+rng.IntN(3), rng.IntN(2), 0
 }
 
 func newSchedule(t testing.TB, seed uint64, change func(*setup)) *schedule {
@@ -49,7 +61,10 @@ func newSchedule(t testing.TB, seed uint64, change func(*setup)) *schedule {
 	if change != nil {
 		change(&s)
 	}
-	d := &schedule{world: newWorld(t, seed, y, s), calm: int64(30+rng.IntN(120)) * perTick}
+	d := &schedule{world: newWorld(t, seed, y, s), calm: int64(30+rng.IntN(120)) * perTick, more: rand.New(rand.NewPCG(seed, 9))}
+	if d.toy.saves > 0 {
+		d.doom = 1 + d.more.IntN(12)
+	}
 	return d
 }
 
@@ -59,6 +74,9 @@ func (d *schedule) run() string {
 	d.at(perTick*int64(2+d.rng.IntN(20)), d.mischief)
 	d.at(d.calm, d.settleDown)
 	limit := int(d.calm/perTick) + 60*d.toy.steps + 700
+	if d.toy.saves > 0 {
+		limit += 1000 // until the run goes back, and to come there again
+	}
 	d.ticks(limit, d.over)
 	d.score(limit)
 	if len(d.failed) > 0 {
@@ -118,6 +136,11 @@ func (d *schedule) mischief() {
 	d.at(perTick*int64(1+d.rng.IntN(14)), d.mischief)
 	p := d.pick(func(p *proc) bool { return !p.over })
 	if p == nil || d.newest == nil { // before the first view a run ends with its creator
+		return
+	}
+	if d.doom > 0 {
+		d.doom--
+		d.disaster()
 		return
 	}
 	ticks := func(n int) int64 { return perTick * int64(1+d.rng.IntN(n)) }
@@ -307,6 +330,25 @@ func (d *schedule) kill(p *proc) {
 	}
 }
 
+// disaster kills all who hold some range, where the others are a quorum and one of them can read a checkpoint: they go back to
+// that (PROTOCOL.md 8).
+func (d *schedule) disaster() {
+	m := d.newest
+	var victims []*proc
+	for _, h := range m.place.Holders(d.more.IntN(len(m.place.Owner))) {
+		victims = append(victims, d.procs[m.ids[h]])
+	}
+	reads := slices.ContainsFunc(m.ids, func(id uint64) bool {
+		return d.lives(id, victims) && !d.procs[id].leaving && d.procs[id].core.CanRead() != ""
+	})
+	if !d.quiet() || !reads || !d.quorate(victims) {
+		return
+	}
+	for _, v := range victims {
+		v.end("is killed, and nobody holds what it held")
+	}
+}
+
 // massacre kills so many voters that there is no quorum, while somebody has each range: then the survivors begin the log
 // anew (PROTOCOL.md 19).
 func (d *schedule) massacre() bool {
@@ -344,13 +386,15 @@ func (d *schedule) rescue() {
 func (w *world) rescueBy(self *proc) {
 	var snapshots [][]byte
 	var alive []uint64
+	reads := map[uint64]string{}
 	for _, m := range self.core.Members() {
 		if p := w.procs[m.ID]; p != nil && p.runs() {
 			snapshots, alive = append(snapshots, p.core.Snapshot()), append(alive, m.ID)
+			reads[m.ID] = p.core.CanRead()
 			w.survived = max(w.survived, p.core.Applied())
 		}
 	}
-	fresh, err := Recovered(snapshots, self.id, alive)
+	fresh, err := Recovered(snapshots, self.id, alive, reads)
 	if err != nil {
 		w.fault(self, "19: %v", err)
 		return
@@ -450,8 +494,8 @@ func (p *proc) describe() string {
 
 // describe is an entry in one line.
 func describe(e Entry) string {
-	s := fmt.Sprintf("%d %s", e.Fence, map[EntryKind]string{EntryCommit: "commit", EntryRetry: "retry", EntryDone: "done", EntryView: "again", EntryLate: "late"}[e.Kind])
-	step, _ := following(e.Payload)
+	s := fmt.Sprintf("%d %s", e.Fence, map[EntryKind]string{EntryCommit: "commit", EntryRetry: "retry", EntryDone: "done", EntryView: "again", EntryLate: "late", EntryRestore: "restore"}[e.Kind])
+	step, _ := following(e.Run, e.Payload)
 	if e.Kind == EntryCommit || e.Kind == EntryDone {
 		step--
 	}
@@ -503,6 +547,26 @@ func TestSchedules(t *testing.T) {
 			wrong++
 			t.Errorf("seed %d: %s\nreplay: go test ./swarm/member -run '^TestSchedules$' -schedules 1 -seed %d -v", seed, fault, seed)
 		}
+	}
+}
+
+// TestDisasters runs schedules with checkpoints, in which all holders of some range die now and then: the run goes back.
+func TestDisasters(t *testing.T) {
+	n, back := uint64(150), 0
+	if testing.Short() || raceEnabled {
+		n = 30
+	}
+	for seed := range n {
+		cryptotest.SetGlobalRandom(t, seed)
+		d := newSchedule(t, seed, func(s *setup) { s.saving(seed) })
+		if fault := d.run(); fault != "" {
+			t.Errorf("seed %d: %s", seed, fault)
+		}
+		back += d.restores
+	}
+	t.Logf("%d times the run went back", back)
+	if back < int(n)/5 {
+		t.Errorf("in %d schedules the run went back %d times: too few", n, back)
 	}
 }
 

@@ -55,6 +55,8 @@ type setup struct {
 	late           float64 // share of messages that take long
 	timing         Timing
 	snapshots      int  // Config.SnapshotEntries
+	saves          int  // steps from one checkpoint to the next; 0: there are none
+	disks          bool // every daemon can read every checkpoint
 	flaps          bool // leaders are cut off again and again, for about as long as an election takes
 	broken         broken
 	burst          bool // after a stop, missed ticks come in one burst before all input (against PROTOCOL.md 14)
@@ -84,6 +86,7 @@ func (q *events) Pop() any {
 
 func newWorld(t testing.TB, seed uint64, y toy, s setup) *world {
 	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 5)), toy: y, setup: s, procs: map[uint64]*proc{}, cut: map[[2]uint64]bool{}, chronicle: newChronicle()}
+	w.toy.saves = s.saves
 	w.truth = y.solve()
 	return w
 }
@@ -175,14 +178,16 @@ func (w *world) open(self Member, snapshot []byte) {
 	p.en = &engine{w: w, p: p, shard: map[int]piece{}}
 	cfg := Config{LastResort: lastResort, ID: self.ID, Snapshot: snapshot, Timing: w.setup.timing, SnapshotEntries: w.setup.snapshots, broken: w.setup.broken,
 		Genesis: Genesis{Self: self, Peers: w.setup.peers, Run: []byte("run"), Ranges: w.toy.ranges, Backups: w.setup.backups}}
-	cfg.Decide = func(prev []byte, work []int64, readies [][]byte) Decision {
-		return w.toy.decide(prev, work, readies, func(format string, args ...any) { w.fault(p, format, args...) })
+	cfg.Decide = func(run, prev []byte, work []int64, readies [][]byte) Decision {
+		return w.toy.decide(run, prev, work, readies, func(format string, args ...any) { w.fault(p, format, args...) })
 	}
 	var err error
 	if p.core, err = New(cfg); err != nil {
 		w.fault(nil, "New: %v", err)
 		return
 	}
+	p.disk = w.toy.saves > 0 && self.Offer.Kind == "daemon" && (w.setup.disks || mix(w.toy.seed, 12, p.id)%5 > 0)
+	p.readable()
 	w.procs[p.id] = p
 	w.ids = append(w.ids, p.id)
 	w.tell("%d begins as %s", p.id, self.Peer)

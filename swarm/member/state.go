@@ -49,6 +49,9 @@ type state struct {
 	Faults     []Fault  `cbor:"24,keyasint,omitempty"` // the last removals
 	Past       []uint64 `cbor:"25,keyasint,omitempty"` // the last members that are none any more
 
+	Saved    []Saved `cbor:"26,keyasint,omitempty"` // the last checkpoints that became whole, the newest last
+	Restored uint64  `cbor:"27,keyasint,omitempty"` // log index of the last Restore
+
 	// Have, Want, Ranges and Fills as they are worked with; encode and decodeState convert them.
 	ranges     []place.Range
 	have, want place.Map
@@ -175,8 +178,14 @@ func (s *state) advance(index uint64, r *record) error {
 			s.have = s.have.Apply(s.fills)
 		}
 		s.Payload, s.Tries, s.Lates = r.Body, 0, 0
+		s.save(r.Saved)
 	case recordRetry:
 		s.Payload = r.Body
+		s.save(r.Saved)
+	case recordRestore:
+		if err := s.goBack(index, r.Name); err != nil {
+			return err
+		}
 	case recordLate:
 		s.Lates++
 	case recordView:
@@ -184,10 +193,11 @@ func (s *state) advance(index uint64, r *record) error {
 			s.Tries = 0
 		}
 	}
-	if r.Number > 0 && r.Kind != recordView && r.Kind != recordCommit {
+	begins := r.Kind == recordView || r.Kind == recordRestore
+	if r.Number > 0 && !begins && r.Kind != recordCommit {
 		return fmt.Errorf("an entry of kind %d can't begin a view", r.Kind)
 	}
-	if r.Number > 0 || r.Kind == recordView {
+	if r.Number > 0 || begins {
 		if err := s.view(index, r); err != nil {
 			return err
 		}
@@ -261,6 +271,14 @@ func (s *state) checkMembers() error {
 	for i, id := range s.ViewIDs {
 		if _, ok := s.find(id); !ok || slices.Contains(s.ViewIDs[:i], id) {
 			return fmt.Errorf("the view has member %x that is none, or twice", id)
+		}
+	}
+	if len(s.Saved) > maxSaved {
+		return fmt.Errorf("%d checkpoints, at most %d", len(s.Saved), maxSaved)
+	}
+	for i := range s.Saved {
+		if err := s.Saved[i].check(); err != nil {
+			return err
 		}
 	}
 	if s.started() != (len(s.ViewIDs) > 0) || s.Tries < 0 || s.Lates < 0 || len(s.Faults) > maxFaults || len(s.Past) > maxPast {

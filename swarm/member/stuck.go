@@ -35,6 +35,9 @@ func (c *Core) watch() {
 		reason = c.lostContact(lost, unheld)
 	case unheld > 0:
 		reason = c.nobodyHolds(unheld, lost)
+		if saved, _ := c.st.newest(c.livingInView(), c.reads); saved != nil {
+			reason += fmt.Sprintf(": unless that comes back, the run goes back to the checkpoint of step %d", saved.Step)
+		}
 	}
 	if c.over || reason == c.stuck.reason {
 		return
@@ -84,7 +87,8 @@ func (c *Core) CutOff() bool {
 }
 
 // giveUp ends this member's part if the processes have ended that alone held some range, and so many voters with them that
-// the log can't say so.
+// the log can't say so. Not where somebody has a checkpoint who may live: the others may go back to that, with a quorum, or
+// this member by a recovery.
 func (c *Core) giveUp() {
 	if c.stuck.lacking == 0 || c.tick-c.stuck.lacking < uint64(c.cfg.Timing.LostAfter) {
 		return
@@ -94,6 +98,10 @@ func (c *Core) giveUp() {
 		if c.peers[m.ID].dead {
 			dead = append(dead, m)
 		}
+	}
+	may := slices.DeleteFunc(slices.Clone(c.st.ViewIDs), func(id uint64) bool { return c.peers[id] != nil && c.peers[id].dead })
+	if saved, _ := c.st.newest(may, c.reads); saved != nil {
+		return
 	}
 	if unheld := c.unheld(dead); unheld > 0 {
 		c.stop(Stopped{Peer: dead[0].Peer, Rank: c.st.rank(dead[0].ID), Local: true, Reason: c.nobodyHolds(unheld, dead) + ": " + c.cfg.LastResort})
@@ -112,6 +120,9 @@ func (c *Core) lostContact(missing []Member, unheld int) string {
 	if unheld > 0 {
 		why += fmt.Sprintf(", and nobody else holds %d of %d ranges of the model", unheld, len(c.st.ranges))
 		help = c.cfg.LastResort
+		if saved, _ := c.st.newest(c.livingInView(), c.reads); saved != nil {
+			help = fmt.Sprintf("shoal recover goes back to the checkpoint of step %d", saved.Step)
+		}
 	}
 	return fmt.Sprintf("waiting for %s, without which the run can't go on (%s); if that is gone for good, %s", c.names(missing), why, help)
 }

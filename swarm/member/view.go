@@ -138,7 +138,7 @@ func (s *state) view(index uint64, r *record) error {
 	if err != nil {
 		return err
 	}
-	if s.started() && !s.broken.dropLast {
+	if s.started() && r.Kind != recordRestore && !s.broken.dropLast {
 		if err := onlyHolders(s.have, have, s.ViewIDs, r.IDs); err != nil {
 			return err
 		}
@@ -148,15 +148,16 @@ func (s *state) view(index uint64, r *record) error {
 	return nil
 }
 
-// removeOthers takes out the members that were in the view and are not in the next one.
+// removeOthers takes out the members that were in the view and are not in the next one. After a Restore those stay that
+// only couldn't read the checkpoint: they come in as newcomers do.
 func (s *state) removeOthers(index uint64, r *record) {
 	for _, id := range s.ViewIDs {
-		if slices.Contains(r.IDs, id) {
+		if slices.Contains(r.IDs, id) || r.Kind == recordRestore && !slices.Contains(r.Lost, id) {
 			continue
 		}
 		m, _ := s.find(id)
 		s.remove(id)
-		if r.Kind == recordView {
+		if r.Kind == recordView || r.Kind == recordRestore {
 			s.Faults = append(slices.Clip(s.Faults), Fault{Peer: m.Peer, Reason: r.Reason, Index: index})
 			s.Faults = s.Faults[max(0, len(s.Faults)-maxFaults):]
 		}
@@ -182,7 +183,7 @@ func (s *state) current(self uint64) View {
 
 // entry is the current attempt's beginning as self sees it.
 func (s *state) entry(self uint64) Entry {
-	e := Entry{Fence: s.Fence, Kind: entryKinds[s.Last], Payload: s.Payload, Work: s.Work, Fills: s.fills}
+	e := Entry{Fence: s.Fence, Kind: entryKinds[s.Last], Payload: s.Payload, Work: s.Work, Fills: s.fills, Run: s.Run, Restored: s.Restored}
 	if s.ViewFence == s.Fence {
 		v := s.current(self)
 		e.View = &v

@@ -46,12 +46,12 @@ const (
 	ControlHistory  ControlKind = 9  // between members: what came before me?   Version Run From To -> Answer, Refused
 	ControlSnapshot ControlKind = 10 // to begin the log anew in Generation, give yours    the same -> Answer, Refused
 	ControlAdopt    ControlKind = 11 // go on with the snapshot in Body of Generation      the same -> Accept, Refused
-	ControlAnswer   ControlKind = 12 // Body
+	ControlAnswer   ControlKind = 12 // Body; to Snapshot: Saved
 	ControlRelay    ControlKind = 13 // carry this stream to member To   Version Run From To Protocol -> Accept, Refused (Have: it is dead)
 	ControlCarried  ControlKind = 14 // this stream is from Peer         Version Run From To Protocol Peer -> Accept, Refused
 
 	ControlRaft  ControlKind = 16 // Body: a raftpb.Message
-	ControlBeat  ControlKind = 17 // Fence, Index applied; Have: your Ready is here; Reason: why I am leaving; Phase, Unit, IDs: whom I wait for
+	ControlBeat  ControlKind = 17 // Fence, Index applied; Have: your Ready is here; Reason: why I am leaving; Phase, Unit, IDs: whom I wait for; Saved: the newest checkpoint that I can read
 	ControlReady ControlKind = 18 // Fence; Body: the payload
 	ControlGone  ControlKind = 19 // Index of the entry that removed you; Reason
 )
@@ -78,6 +78,7 @@ type Control struct {
 	IDs        []uint64 `cbor:"17,keyasint,omitempty"` // member ids
 	Generation uint64   `cbor:"18,keyasint,omitempty"` // of the log
 	Protocol   string   `cbor:"19,keyasint,omitempty"` // of a stream
+	Saved      string   `cbor:"20,keyasint,omitempty"` // name of a checkpoint
 }
 
 // Offer is what a peer brings to a run, told once at admission.
@@ -176,7 +177,7 @@ func (m *Control) check() error {
 	if len(m.IDs) > MaxIDs {
 		return fmt.Errorf("%d member ids, at most %d: %w", len(m.IDs), MaxIDs, ErrTooLong)
 	}
-	texts := append([]string{m.Run, m.Secret, m.Peer, m.Reason, m.Phase, m.Protocol}, m.Addrs...)
+	texts := append([]string{m.Run, m.Secret, m.Peer, m.Reason, m.Phase, m.Protocol, m.Saved}, m.Addrs...)
 	if o := m.Offer; o != nil {
 		texts = append(texts, o.Kind, o.Backend, o.Fingerprint, o.ModelHash, o.Version)
 	}

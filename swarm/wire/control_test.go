@@ -17,7 +17,7 @@ func TestControlRoundTrip(t *testing.T) {
 		{Kind: ControlJoin, Version: 1, Run: "r", Secret: "s", Addrs: []string{"/a", "/b"}, Offer: &Offer{Kind: "daemon", Weight: 3, Cores: 2, ModelHash: "m"}},
 		{Kind: ControlHello, From: 1<<64 - 3, To: 7},
 		{Kind: ControlRun, Body: bytes.Repeat([]byte{7}, 100_000)},
-		{Kind: ControlBeat, Fence: 9, Index: 11, Have: true, Reason: "interrupted", Phase: "reduce", Unit: 3, IDs: []uint64{5, 1 << 63}},
+		{Kind: ControlBeat, Fence: 9, Index: 11, Have: true, Reason: "interrupted", Phase: "reduce", Unit: 3, IDs: []uint64{5, 1 << 63}, Saved: "a hash"},
 		{Kind: ControlCarried, Version: 2, Run: "r", From: 4, To: 5, Peer: "p", Protocol: ControlProtocol, Generation: 2},
 		{Kind: 200, Reason: "a kind of a later version"},
 	} {
