@@ -76,12 +76,17 @@ func opName(what int) string {
 	return names[what-firstOp]
 }
 
-// grain is how much work is worth a worker of its own, in additions of two buffers' elements: about 10 us.
+// grain is how much work is worth a part of its own, in additions of two buffers' elements: about 10 us.
 const grain = 1 << 15
 
-// op begins the command of an op that does work such additions.
+// op begins the command of an op that does work such additions. Many workers take up to two parts each: if one has to wait for its
+// core, the others do more.
 func (o ops) op(number, work int) command {
-	c := newCommand(firstOp+number, min(max(work/grain, 1), o.workers))
+	most := 1
+	if o.workers > 1 {
+		most = 2 * o.workers
+	}
+	c := newCommand(firstOp+number, min(max(work/grain, 1), most))
 	c.long = work >= grain
 	return c
 }

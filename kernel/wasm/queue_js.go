@@ -42,7 +42,7 @@ const (
 	commandWords = 32
 	commandBytes = 4 * commandWords
 	batchBytes   = 16 * commandBytes
-	headWords    = 2 // of a command: what, and by how many workers; its arguments follow
+	headWords    = 2 // of a command: what, and in how many parts; its arguments follow
 )
 
 // command is what the workers are told, in 32-bit words (web/layout.mjs).

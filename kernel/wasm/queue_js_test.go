@@ -17,7 +17,7 @@ import (
 
 // each runs a test on a device of every kind that there is here.
 func each(t *testing.T, f func(t *testing.T, o Options)) {
-	for _, o := range []Options{{Bytes: testBytes}, {Bytes: testBytes, Workers: 2}, {Bytes: testBytes, unshared: true}} {
+	for _, o := range []Options{{Bytes: testBytes}, {Bytes: testBytes, Workers: 3}, {Bytes: testBytes, unshared: true}} {
 		t.Run(fmt.Sprintf("workers=%d,unshared=%v", o.Workers, o.unshared), func(t *testing.T) { f(t, o) })
 	}
 }
@@ -32,13 +32,13 @@ func ones(d *Device, n int) kernel.Buffer {
 	return b
 }
 
-// TestOrder: many more ops than the ring has room for, with uploads in between that overwrite what ops in the queue still
+// TestOrder: more ops than the ring has room for, with uploads in between that overwrite what ops in the queue still
 // read, are done one after the other.
 func TestOrder(t *testing.T) {
 	each(t, func(t *testing.T, o Options) {
 		d := open(t, o)
 		defer d.Close()
-		const n, times, between = 40_000, 100, 30 // an upload is more than one chunk
+		const n, times, between = 150_000, 50, 30 // an upload is more than one chunk, an op more than one part
 		x, one, y := d.Alloc(kernel.Other, kernel.F32, n), ones(d, n), d.Alloc(kernel.Other, kernel.F32, n)
 		d.Zero(y)
 		values := make([]float32, n)
@@ -194,7 +194,7 @@ func TestFault(t *testing.T) {
 		d := open(t, o)
 		defer d.Close()
 		x := ones(d, 10)
-		d.queue.add(newCommand(firstOp+gelu, d.Workers()).with(1<<31, 1000, 1<<31, 1000)) // outside of the memory
+		d.queue.add(newCommand(firstOp+gelu, 2*d.Workers()).with(1<<31, 1000, 1<<31, 1000)) // outside of the memory
 		for range 3 {
 			d.Add(x, x, x)
 			if err := d.Sync(); err == nil || !strings.Contains(err.Error(), "gelu has failed") {

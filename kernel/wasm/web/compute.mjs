@@ -2,7 +2,7 @@
 // them, ../device_js.go hands them commands. Nothing here ever blocks, and no view of the workers' memory goes to Go, so that
 // close() lets go of all of it.
 
-import {arena, CANCELLED, CHUNK, CHUNKS, HEAD, MOST, PAGE, RING, SLOT, SLOTS, STAGE} from "./layout.mjs";
+import {arena, CANCELLED, CHUNK, CHUNKS, HEAD, MOST, NONE, PAGE, RING, SLOT, SLOTS, STAGE, TICKET} from "./layout.mjs";
 
 const node = globalThis.process?.versions?.node !== undefined;
 
@@ -120,6 +120,7 @@ class Shared extends Workers {
     this.memory = new WebAssembly.Memory({initial: pages, maximum: pages, shared: true});
     this.words = new Int32Array(this.memory.buffer);
     this.bytes = new Uint8Array(this.memory.buffer);
+    this.words[TICKET] = NONE;
   }
 
   push(n) {

@@ -14,9 +14,9 @@ export const CHUNKS = 32;
 const WORKERS = STAGE + CHUNK * CHUNKS;
 const SCRATCH = 1 << 20; // a worker's own
 
-// Words of a command: which op, by how many workers, then its arguments.
+// Words of a command: which op, in how many parts, then its arguments.
 export const OP = 0;
-export const PARTS = 1;
+export const PARTS = 1; // less than 255
 export const ARGS = 2;
 export const FENCE = 0; // bytes to be read then (address, length), what was fenced (the number of the command)
 export const UPLOAD = 1; // where to (address), which chunk, length in bytes
@@ -25,10 +25,11 @@ export const FIRST = 2; // the first op of the kernels
 // Words in control, each in a cache line of its own.
 const line = (n) => (CONTROL >> 2) + n * 32;
 export const HEAD = line(0); // commands handed over, modulo 2^32
-export const ARRIVED = line(1); // helpers that have done their part of the command that runs
-export const CANCELLED = line(2); // not 0: ops do nothing
-export const FAULT = line(3); // 1 + the op that failed
-export const STARTED = (worker) => line(3 + worker); // 1 + the command whose part this helper is to do, modulo 2^32; from 1 on
+export const TICKET = line(1); // the command that runs, modulo 2^24, and in the lowest byte its next part
+export const NONE = 255; // as the next part: there is none
+export const ARRIVED = line(2); // parts of it that are done
+export const CANCELLED = line(3); // not 0: ops do nothing
+export const FAULT = line(4); // 1 + the op that failed
 export const MOST = 24; // workers
 
 // scratch is the memory that worker i has for itself.

@@ -1,8 +1,9 @@
 // A compute worker. It never returns to its event loop if memory is shared: worker 0 then takes the commands from the ring, one
-// by one, and has the others, its helpers, do their parts of each; a command is done when all parts are.
+// by one, and the others, its helpers, take parts of each as it does; a command is done when all its parts are. So a helper that
+// comes late, since the machine has other things to do, delays nobody by more than a part.
 
 import {
-  ARGS, ARRIVED, CANCELLED, CHUNK, FAULT, FENCE, FIRST, HEAD, OP, PARTS, RING, scratch, SLOT, SLOTS, STAGE, STARTED, UPLOAD,
+  ARGS, ARRIVED, CANCELLED, CHUNK, FAULT, FENCE, FIRST, HEAD, NONE, OP, PARTS, RING, scratch, SLOT, SLOTS, STAGE, TICKET, UPLOAD,
 } from "./layout.mjs";
 
 const port = globalThis.process?.versions?.node === undefined ? globalThis : (await import("node:worker_threads")).parentPort;
@@ -19,7 +20,7 @@ listen(function first({module, ops, pages, memory, index}) {
     const words = new Int32Array(memory.buffer);
     const bytes = new Uint8Array(memory.buffer);
     if (!shared) serveMessages(run, words, bytes);
-    else serve = index === 0 ? () => lead(run, words, bytes) : () => help(run, words, index);
+    else serve = index === 0 ? () => lead(run, words, bytes) : () => help(run, words);
     port.postMessage({ready: true});
   } catch (failed) {
     port.postMessage({failed});
@@ -56,30 +57,43 @@ function lead(run, words, bytes) {
       }
       default: {
         const parts = words[at + PARTS];
-        for (let i = 1; i < parts; i++) {
-          Atomics.store(words, STARTED(i), (seq + 1) | 0);
-          Atomics.notify(words, STARTED(i));
+        if (parts === 1) {
+          part(run, words, address, 0);
+          break;
         }
-        part(run, words, address, 0);
-        for (let n; (n = Atomics.load(words, ARRIVED)) !== parts - 1;) change(words, ARRIVED, n);
         Atomics.store(words, ARRIVED, 0);
+        Atomics.store(words, TICKET, seq << 8);
+        Atomics.notify(words, TICKET);
+        take(run, words);
+        for (let n; (n = Atomics.load(words, ARRIVED)) !== parts;) change(words, ARRIVED, n);
+        Atomics.store(words, TICKET, (seq << 8) | NONE);
       }
     }
   }
 }
 
-// help does the parts that are this worker's.
-function help(run, words, index) {
-  for (let seen = 0; ;) {
-    change(words, STARTED(index), seen);
-    seen = Atomics.load(words, STARTED(index));
-    part(run, words, RING + ((seen - 1) & (SLOTS - 1)) * SLOT, index);
+// help takes parts of every command that has some.
+function help(run, words) {
+  for (;;) change(words, TICKET, take(run, words));
+}
+
+// take does parts of the command that runs until all are taken, and returns the ticket that it has seen then. Only while all of a
+// command's parts are not done may its words be read, and a ticket that was taken is such a part; whoever has read something else
+// finds that the ticket has changed.
+function take(run, words) {
+  for (;;) {
+    const ticket = Atomics.load(words, TICKET);
+    const address = RING + ((ticket >>> 8) & (SLOTS - 1)) * SLOT;
+    const next = ticket & 255;
+    if (next === NONE || next >= Atomics.load(words, (address >> 2) + PARTS)) return ticket;
+    if (Atomics.compareExchange(words, TICKET, ticket, ticket + 1) !== ticket) continue;
+    part(run, words, address, next);
     Atomics.add(words, ARRIVED, 1);
     Atomics.notify(words, ARRIVED);
   }
 }
 
-// part does one worker's part of the command at address. After a fault nothing is computed any more, as after a cancel.
+// part does a part of the command at address. After a fault nothing is computed any more, as after a cancel.
 function part(run, words, address, index) {
   if (Atomics.load(words, CANCELLED) !== 0) return;
   const at = address >> 2;

@@ -31,6 +31,7 @@ const B = matrix(k * n, 2);
 
 // Shoal's device: commands as package kernel/wasm makes them.
 async function shoal(workers) {
+  const parts = workers > 1 ? 2 * workers : 1; // as kernel/wasm does
   const c = await openCompute({workers, bytes: 4 * (m * k + k * n + m * n), ops: ["mat_mul"]});
   if (c.workers !== workers) throw new Error(`${c.workers} workers instead of ${workers}`);
   const command = new Uint32Array(c.commands.buffer);
@@ -59,7 +60,7 @@ async function shoal(workers) {
     name: `Shoal, ${workers} worker${workers > 1 ? "s" : ""}`, kind: c.kind,
     async run(trans, times) {
       const start = performance.now();
-      for (let i = 0; i < times; i++) push(2, workers, trans, y, m * n, a, m * k, b, k * n, m, n, k, 0);
+      for (let i = 0; i < times; i++) push(2, parts, trans, y, m * n, a, m * k, b, k * n, m, n, k, 0);
       await fence();
       return performance.now() - start;
     },
