@@ -46,7 +46,7 @@ var rules = []rule{
 
 // notForBrowser are the packages that need not build for js/wasm. All others must.
 var notForBrowser = []string{
-	"shoal/cmd/...", "shoal/testnet", "shoal/examples/...", "shoal/scripts/...", "shoal/internal/deptest", "shoal/internal/browsertest", "shoal/kernel/cpu/gen", "shoal/kernel/cpu/gemm/gen",
+	"shoal/cmd/...", "shoal/testnet", "shoal/examples/...", "shoal/scripts/...", "shoal/internal/deptest", "shoal/internal/browsertest", "shoal/kernel/wasm/bits", "shoal/kernel/cpu/gen", "shoal/kernel/cpu/gemm/gen",
 	"shoal/internal/page", "shoal/internal/tab", "shoal/internal/browsertest",
 }
 
