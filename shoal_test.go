@@ -296,8 +296,8 @@ func TestPrefetchOverStreams(t *testing.T) {
 				seen[k] = append(seen[k], e)
 			}
 		}
-		if len(seen[key{fsdp.TraceForward, 0}]) == 0 && (step+1)%7 == 0 {
-			continue // an epoch's last batch is one microbatch, and somebody else's
+		if len(seen[key{fsdp.TraceForward, 0}]) == 0 {
+			continue // nothing to compute: an epoch's last batch is one microbatch, and a peer that was slow is spared
 		}
 		for u := 1; u < 3; u++ {
 			next, now := seen[key{fsdp.TraceGather, u + 1}], seen[key{fsdp.TraceForward, u}]
@@ -310,6 +310,9 @@ func TestPrefetchOverStreams(t *testing.T) {
 				overlapped++
 			}
 		}
+	}
+	if ahead < 20 {
+		t.Errorf("this peer computed in %d steps of 29", ahead/2)
 	}
 	// One that waited for each reduction before it went on would have none at all.
 	if overlapped < 5 {
