@@ -28,11 +28,14 @@ globalThis.Worker = class extends Worker {
   }
 };
 
+let code; // once the program has ended
+// A timer of Go's that is due after that throws.
+addEventListener("error", (e) => { if (code !== undefined) e.preventDefault(); });
+
 try {
   const go = new Go();
   go.argv = ["wasm.test", ...new URL(location).searchParams.getAll("arg")];
   globalThis.testValues = () => go._values.length - go._idPool.length;
-  let code;
   go.exit = (c) => { code = c; };
   const {instance} = await WebAssembly.instantiateStreaming(fetch("/go/main.wasm"), go.importObject);
   await go.run(instance);
