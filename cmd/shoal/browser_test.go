@@ -7,9 +7,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,7 +22,10 @@ import (
 	"shoal"
 	"shoal/internal/buildwasm"
 	"shoal/internal/chromium"
+	"shoal/internal/page"
+	"shoal/peer"
 	"shoal/testnet"
+	"shoal/wasm/web"
 )
 
 // needBrowser skips a test where there is no Chromium, unless SHOAL_BROWSER is set, as CI does.
@@ -106,7 +112,7 @@ func TestTabsEndWithOneHash(t *testing.T) {
 	for _, m := range []struct {
 		name string
 		run  *shoal.RunFile
-	}{{"vit", tabsRun(40)}, {"gpt", gptRun(40)}} {
+	}{{"vit", tabsRun(60)}, {"gpt", gptRun(60)}} {
 		want := runTestnet(t, testnet.Config{RunFile: m.run, Peers: 3}).StateHash
 		for _, n := range []struct{ daemons, tabs int }{{2, 2}, {1, 3}} {
 			t.Run(m.name, func(t *testing.T) {
@@ -146,12 +152,22 @@ func TestTabKilled(t *testing.T) {
 func TestTabStoppedForLong(t *testing.T) {
 	needBrowser(t)
 	needLong(t)
-	run := smallRun(3000)
-	want := undisturbed(t, 3000)
-	r := runLong(t, testnet.Config{RunFile: run, Peers: 2, Browsers: 1, Dist: dist(t), Slow: map[int]float64{1: 30, 2: 30},
-		Faults: faultsOf(t, "stop 3@step:20:backward:60")})
+	run, want, slow := paced(t, 2, 200*time.Second)
+	factor, err := strconv.ParseFloat(strings.TrimPrefix(slow, "--slow="), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := testnet.Config{RunFile: run, Peers: 2, Browsers: 1, Dist: dist(t), Slow: map[int]float64{1: factor, 2: factor},
+		Faults: faultsOf(t, "stop 3@step:20:backward:60"), Timeout: 2 * patient}
+	r, err := testnet.Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if r.StateHash != want || len(r.Peers) != 3 {
-		t.Errorf("state hash %s with %d peers at the end, undisturbed %s, want 3", r.StateHash, len(r.Peers), want)
+		t.Errorf("state hash %s with %d peers at the end, undisturbed %s and 3", r.StateHash, len(r.Peers), want)
+	}
+	for _, f := range r.Faults {
+		t.Logf("stopped at step %d: the others' next commit after %.0f ms, %d steps lost", f.Step, float64(f.NextCommitMS), f.StepsLost)
 	}
 }
 
@@ -338,4 +354,64 @@ func TestTabMemory(t *testing.T) {
 		t.Errorf("the program has %d bytes after %d, its tensors %d after %d", program2, program, tensors2, tensors)
 	}
 	ends(t, want, up, second)
+}
+
+// up serves the page, tells its addresses with the link behind the #, and tells of the run to whoever has the secret. A program
+// without the browser's peer inside says what brings it.
+func TestPage(t *testing.T) {
+	file := writeRun(t, smallRun(1_000_000))
+	up := startProgram(t, "up", file, "--listen", "127.0.0.1:0", "--page", "127.0.0.1:0")
+	if !web.Built() {
+		up.refused(t, "make wasm")
+		quiet := startProgram(t, "up", file, "--listen", "127.0.0.1:0")
+		quiet.says(t, "make wasm")
+		quiet.line(t, "step ")
+		return
+	}
+	link := up.line(t, "shoal:")
+	_, address, _ := strings.Cut(up.says(t, "in a browser: "), "in a browser: ")
+	url, fragment, _ := strings.Cut(address, "#")
+	if fragment != link || !strings.HasPrefix(url, "http://127.0.0.1:") {
+		t.Fatalf("the page is at %s, the link is %s", address, link)
+	}
+	up.line(t, "step ")
+	l, err := peer.ParseLink(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(path, authorization string) (int, []byte) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), "GET", url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", authorization)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, text
+	}
+	if code, text := get("", ""); code != http.StatusOK || !strings.HasPrefix(string(text), "<!doctype html>") {
+		t.Errorf("the page: %d, %.100s", code, text)
+	}
+	if code, text := get("run.json", page.Authorization("another secret")); code != http.StatusUnauthorized || strings.Contains(string(text), l.Run) {
+		t.Errorf("run.json with a wrong secret: %d, %.100s", code, text)
+	}
+	var about shoal.About
+	code, text := get("run.json", page.Authorization(l.Secret))
+	if err := json.Unmarshal(text, &about); err != nil || code != http.StatusOK {
+		t.Fatalf("run.json: %d, %v, %.100s", code, err, text)
+	}
+	if r := about.Run; r.ID != l.Run || r.Steps != 1_000_000 || r.Parameters == 0 || r.Data != "digits" || about.Status.Step == 0 || len(about.Losses) == 0 || about.PeersSeen != 1 {
+		t.Errorf("run.json has %+v, step %d, %d losses, %d peers seen", r, about.Status.Step, len(about.Losses), about.PeersSeen)
+	}
+	if j := about.Joining; j.ParameterBytes != 4*about.Run.Parameters/2 || j.DownloadBytes != 12*about.Run.Parameters || j.MemoryBytes < j.DownloadBytes {
+		t.Errorf("joining: %+v of %d parameters", j, about.Run.Parameters)
+	}
 }
