@@ -112,23 +112,27 @@ func TestWarning(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		peers    int
+		tabs     int // besides
 		backups  int
 		strategy string
 		faults   []string
 		want     string
 	}{
-		{"one of five", 5, 1, "fsdp", []string{"kill 1@step:5", "kill 2@step:6"}, ""},
-		{"two of five", 5, 1, "fsdp", []string{"kill 1@step:5", "kill 2@step:5"}, "step 5: 2 of 5 peers fail at a time, the run promises to survive 1"},
-		{"two of five with two backups", 5, 2, "fsdp", []string{"kill 1@step:5", "stop 2@step:5"}, ""},
-		{"two of five of ddp", 5, 1, "ddp", []string{"kill 1@step:5", "kill 2@step:5"}, ""},
-		{"no backups", 5, 0, "fsdp", []string{"stop 1@step:5"}, "survive 0 (mesh.backups: 0, 5 voters)"},
-		{"two peers", 2, 1, "fsdp", []string{"kill 2@step:5"}, "1 voters"},
-		{"a newcomer helps", 2, 1, "fsdp", []string{"join 1@step:2", "kill 2@step:5"}, ""},
-		{"leaving is no death", 5, 0, "fsdp", []string{"leave 1@step:5", "leave 2@step:5"}, ""},
+		{"one of five", 5, 0, 1, "fsdp", []string{"kill 1@step:5", "kill 2@step:6"}, ""},
+		{"two of five", 5, 0, 1, "fsdp", []string{"kill 1@step:5", "kill 2@step:5"}, "step 5: 2 of 5 peers fail at a time, the run promises to survive 1"},
+		{"two of five with two backups", 5, 0, 2, "fsdp", []string{"kill 1@step:5", "stop 2@step:5"}, ""},
+		{"two of five of ddp", 5, 0, 1, "ddp", []string{"kill 1@step:5", "kill 2@step:5"}, ""},
+		{"no backups", 5, 0, 0, "fsdp", []string{"stop 1@step:5"}, "survive 0 (mesh.backups: 0, 5 voters)"},
+		{"two peers", 2, 0, 1, "fsdp", []string{"kill 2@step:5"}, "1 voters"},
+		{"a newcomer helps", 2, 0, 1, "fsdp", []string{"join 1@step:2", "kill 2@step:5"}, ""},
+		{"leaving is no death", 5, 0, 0, "fsdp", []string{"leave 1@step:5", "leave 2@step:5"}, ""},
+		{"a tab has no vote", 1, 2, 1, "fsdp", []string{"kill 2@step:5", "kill 3@step:6"}, ""},
+		{"two tabs at a time", 3, 2, 1, "fsdp", []string{"kill 4@step:5", "kill 5@step:5"}, "step 5: 2 of 5 peers fail at a time, the run promises to survive 1"},
+		{"a daemon of two, beside tabs", 2, 2, 1, "fsdp", []string{"kill 2@step:5"}, "1 voters"},
 	} {
 		run := runfile.Default()
 		run.Mesh.Backups, run.Mesh.Strategy = tc.backups, tc.strategy
-		cfg := Config{RunFile: &run, Peers: tc.peers, Faults: faults(t, tc.faults...)}
+		cfg := Config{RunFile: &run, Peers: tc.peers, Browsers: tc.tabs, Faults: faults(t, tc.faults...)}
 		if got := cfg.warning(); (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: warning %q, want %q", tc.name, got, tc.want)
 		}

@@ -46,12 +46,12 @@ func (c *Config) checkFaults() (flag string, err error) {
 
 // checkAlive wants somebody to be left, and each victim to be there.
 func (c *Config) checkAlive() (flag string, err error) {
-	alive, started := c.all(), c.all()
+	alive, started, daemons := c.all(), c.all(), c.Peers
 	gone := map[int]bool{}
 	for _, f := range bySteps(c.Faults) {
 		switch {
 		case f.Kind == Join:
-			alive, started = alive+f.Count, started+f.Count
+			alive, started, daemons = alive+f.Count, started+f.Count, daemons+f.Count
 			if alive > MaxPeers {
 				return f.Kind, fmt.Errorf("%q: that makes %d peers, use at most %d", f, alive, MaxPeers)
 			}
@@ -61,8 +61,13 @@ func (c *Config) checkAlive() (flag string, err error) {
 			return f.Kind, fmt.Errorf("%q: peer %d is gone by then", f, f.Peer)
 		case f.lasting() && alive == 1:
 			return f.Kind, fmt.Errorf("%q: it is the only peer by then, and the run would be lost", f)
+		case f.lasting() && daemons == 1 && (f.Peer > 0 || f.Role == "leader") && !c.browser(f.Peer-1):
+			return f.Kind, fmt.Errorf("%q: it is the only process by then, and tabs can't keep the run's log", f)
 		case f.lasting():
 			alive--
+			if f.Role == "leader" || f.Peer > 0 && !c.browser(f.Peer-1) {
+				daemons--
+			}
 			gone[f.Peer] = f.Peer > 0
 		}
 	}
