@@ -123,7 +123,7 @@ func (l *Live) Status() Status {
 	s.SamplesPerSecond = l.rate()
 	l.mu.Unlock()
 	s.Members, s.Waiting, s.Faults = []status.Member{}, []string{}, []status.Fault{} // lists in JSON, also when empty
-	if l.counts != nil { // nil in a zero Live, which tests have
+	if l.counts != nil {                                                             // nil in a zero Live, which tests have
 		s.Streams, s.Connections = l.counts()
 		s.Traffic, s.Relaying = l.bytes(), l.relays()
 	}
