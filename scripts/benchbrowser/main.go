@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"shoal/internal/chromium"
@@ -36,7 +37,7 @@ func run() error {
 	rounds := flag.Int("rounds", 40, "how often each one's turn comes")
 	slice := flag.Int("slice", 30, "`milliseconds` of a turn")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if *rounds < 1 || *slice < 1 {
 		return fmt.Errorf("-rounds %d and -slice %d: want at least 1", *rounds, *slice)
