@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -152,23 +151,26 @@ func TestTabKilled(t *testing.T) {
 func TestTabStoppedForLong(t *testing.T) {
 	needBrowser(t)
 	needLong(t)
-	run, want, slow := paced(t, 2, 200*time.Second)
-	factor, err := strconv.ParseFloat(strings.TrimPrefix(slow, "--slow="), 64)
-	if err != nil {
+	up := startProgram(t, "up", writeRun(t, smallRun(1_000_000)), "--peers", "2", "--listen", "127.0.0.1:0", "--page", "none")
+	link := up.line(t, "shoal:")
+	startProgram(t, "join", link, "--listen", "127.0.0.1:0")
+	up.line(t, "step ")
+	tab := startTab(t, link)
+	up.says(t, "3 peers now")
+	tab.tabStep(t)
+	group := -tab.cmd.Process.Pid
+	if err := syscall.Kill(group, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	cfg := testnet.Config{RunFile: run, Peers: 2, Browsers: 1, Dist: dist(t), Slow: map[int]float64{1: factor, 2: factor},
-		Faults: faultsOf(t, "stop 3@step:20:backward:60"), Timeout: 2 * patient}
-	r, err := testnet.Run(t.Context(), cfg)
-	if err != nil {
+	awake := time.After(time.Minute)
+	up.says(t, "2 peers now")
+	<-awake
+	if err := syscall.Kill(group, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if r.StateHash != want || len(r.Peers) != 3 {
-		t.Errorf("state hash %s with %d peers at the end, undisturbed %s and 3", r.StateHash, len(r.Peers), want)
-	}
-	for _, f := range r.Faults {
-		t.Logf("stopped at step %d: the others' next commit after %.0f ms, %d steps lost", f.Step, float64(f.NextCommitMS), f.StepsLost)
-	}
+	tab.says(t, "joining again as a newcomer")
+	up.says(t, "3 peers now")
+	tab.tabStep(t)
 }
 
 // startTab starts a headless browser whose tab joins by a link, by the program or by what is in front of it. It ends with its
