@@ -58,6 +58,10 @@ func leftBehind() (list []string) {
 	mark := fmt.Appendf(nil, "%s=%d", asProgram, os.Getpid())
 	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, file := range environs {
+		name, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "comm"))
+		if strings.HasPrefix(string(name), "chrome_crashpad") { // goes by itself, a moment after its browser
+			continue
+		}
 		text, err := os.ReadFile(file)
 		if err == nil && slices.ContainsFunc(bytes.Split(text, []byte{0}), func(v []byte) bool { return bytes.Equal(v, mark) }) {
 			list = append(list, "process "+filepath.Base(filepath.Dir(file)))

@@ -68,7 +68,7 @@ func Start(o Options) (*Browser, error) {
 	}
 	args := []string{"--headless=new", "--user-data-dir=" + filepath.Join(b.profile, "profile"), "--no-first-run", "--no-default-browser-check",
 		"--disable-gpu", "--disable-extensions", "--disable-sync", "--disable-background-networking", "--disable-component-update",
-		"--disable-dev-shm-usage", "--mute-audio", "--password-store=basic", "--disable-crashpad-for-testing"} // its handlers would outlive it
+		"--disable-dev-shm-usage", "--mute-audio", "--password-store=basic"}
 	if os.Geteuid() == 0 { // its sandbox refuses to be root's
 		args = append(args, "--no-sandbox")
 	}
