@@ -60,10 +60,13 @@ func (t *task) keeps(payload []byte) (*swarm.Saved, error) {
 	return t.known(&resumePoint{o.Saved.Manifest, o.Saved.Position})
 }
 
-// checkCheckpoint wants a folder where there are checkpoints, and none where there are none.
+// checkCheckpoint wants a folder where there are checkpoints, and none where there are none. A browser needs none: backups
+// of what it owns save that.
 func (m *member) checkCheckpoint() error {
 	every, point := m.task.run.Checkpoint.Every, m.task.resume
 	switch {
+	case kind != "daemon" && m.cfg.Checkpoint == "":
+		return nil
 	case m.cfg.Checkpoint != "" && every == 0 && !m.cfg.Resume && point == nil:
 		return &ConfigError{"checkpoint", errors.New("nothing would be saved, since checkpoint.every of the run file is 0")}
 	case m.cfg.Checkpoint == "" && every > 0:
@@ -184,12 +187,17 @@ func (m *member) choose(ctx context.Context, entries []checkpoint.Entry) error {
 	return &ConfigError{"checkpoint", fmt.Errorf("no checkpoint in %s can be used, the newest because %w", m.cfg.Checkpoint, failed[0])}
 }
 
+var errNoFolder = errors.New("this peer has no folder for checkpoints")
+
 // joinCheckpoints is openCheckpoints for a peer that joins.
 func (m *member) joinCheckpoints() error {
 	if err := m.checkCheckpoint(); err != nil {
 		return err
 	}
 	if m.cfg.Checkpoint == "" {
+		if m.task.resume != nil {
+			m.missing = errNoFolder
+		}
 		return nil
 	}
 	if err := m.claimCheckpoints(); err != nil {
@@ -238,7 +246,7 @@ func (m *member) findCheckpoint(entries []checkpoint.Entry, point *resumePoint) 
 // what it holds from others.
 func (m *member) saving(cfg *fsdp.Config, late bool) error {
 	cfg.SaveEvery = m.task.run.Checkpoint.Every
-	if cfg.SaveEvery > 0 {
+	if cfg.SaveEvery > 0 && m.cfg.Checkpoint != "" {
 		cfg.Saver = &keeper{m: m, Saver: checkpoint.Saver{Dir: m.cfg.Checkpoint, Run: m.task.saved(m.runID), Keep: m.task.run.Checkpoint.Keep,
 			Notice: func(text string) {
 				m.cfg.Log.Warn(text)
@@ -301,7 +309,7 @@ func (m *member) follow(e swarm.Entry) error {
 	}
 	m.task.resume = point
 	if m.cfg.Checkpoint == "" {
-		m.missing = errors.New("this peer has no folder for checkpoints")
+		m.missing = errNoFolder
 		return nil
 	}
 	entries, err := checkpoint.List(m.cfg.Checkpoint)

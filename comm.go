@@ -84,8 +84,10 @@ func engineEntry(e swarm.Entry) fsdp.Entry {
 	}
 	if v := e.View; v != nil {
 		to.View = &fsdp.View{Fence: v.Fence, Rank: v.Rank, Size: len(v.Members), Owner: v.Place.Owner, Backups: v.Place.Backups}
-		for _, p := range v.Members {
+		to.View.NoFiles = make([]bool, len(v.Members))
+		for r, p := range v.Members {
 			to.View.Exporting = to.View.Exporting || p.Offer.Out
+			to.View.NoFiles[r] = p.Offer.Kind != "daemon"
 		}
 	}
 	return to

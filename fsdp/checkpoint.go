@@ -8,7 +8,8 @@ import (
 	"shoal/kernel"
 )
 
-// A checkpoint is made between two steps: every member gives what it owns to its Saver and says so in its next Ready; the
+// A checkpoint is made between two steps: every member gives what it owns to its Saver (a backup where the owner keeps no
+// files, see View.NoFiles) and says so in its next Ready; the
 // entry that ends that attempt tells everybody whether the checkpoint is whole (Saved). A member that goes on from one has
 // a Resume. Where checkpoints are kept is the Saver's affair.
 
@@ -63,7 +64,7 @@ type Piece struct {
 	Frozen   bool
 }
 
-// UnitPart is what a member owns of a unit.
+// UnitPart is what a member saves of a unit.
 type UnitPart struct {
 	Unit   int // from 0
 	Pieces []Piece
@@ -72,11 +73,12 @@ type UnitPart struct {
 	at     [][3]kernel.Buffer // by piece and State: where the numbers are
 }
 
-// Part is what a member owns of a checkpoint. It is valid during Saver.Save only.
+// Part is what a member saves of a checkpoint. It is valid during Saver.Save only.
 type Part struct {
 	Step, Rank int
-	Units      []UnitPart // those of which it owns something
+	Units      []UnitPart // those of which it saves something
 
+	History    bool           // it saves what follows, too: one member does
 	Losses     []float64      // of all steps so far
 	StepHashes map[int]string // recorded so far
 }
@@ -121,15 +123,30 @@ func (e *Engine) saveDue() bool {
 // save gives the own part to the Saver. The next Ready says how that went.
 func (e *Engine) save() {
 	e.saved = &savedPart{}
+	if !e.place.keeps(e.rank) {
+		return
+	}
+	first := 0
+	for !e.place.keeps(first) {
+		first++
+	}
+	if e.rank == first {
+		for k := range e.place.Owner {
+			if e.place.saver(k) < 0 {
+				e.saved.Failed = fmt.Sprintf("nobody with files has %s", e.layout.name(k))
+				return
+			}
+		}
+	}
 	if e.cfg.Saver == nil {
-		if e.rank == 0 || e.place.owned() > 0 {
+		if e.rank == first || e.place.owned() > 0 {
 			e.saved.Failed = "it has no folder for checkpoints"
 		}
 		return
 	}
 	e.at(PhaseCheckpoint, -1)
 	start := e.now()
-	p := &Part{Step: e.step, Rank: e.rank, Losses: e.res.Losses, StepHashes: e.res.StepHashes}
+	p := &Part{Step: e.step, Rank: e.rank, History: e.rank == first, Losses: e.res.Losses, StepHashes: e.res.StepHashes}
 	largest := 0
 	for i, u := range e.units {
 		part := e.unitPart(i, u)
@@ -160,14 +177,25 @@ func short(s string) string { return s[:min(len(s), 500)] }
 
 func (e *Engine) unitPart(i int, u *unit) UnitPart {
 	part := UnitPart{Unit: i, dev: e.dev}
-	u.own.each(&u.UnitLayout, func(s Span, off, n, at int) {
+	add := func(h *holding, s Span, off, n, at int) {
 		part.Pieces = append(part.Pieces, Piece{Name: s.Param.Name, First: off - s.Off, N: n, Frozen: s.Frozen})
-		b := [3]kernel.Buffer{u.own.p.Slice(at, n)}
+		b := [3]kernel.Buffer{h.p.Slice(at, n)}
 		if !s.Frozen {
-			b[AdamM], b[AdamV] = u.own.m.Slice(at, n), u.own.v.Slice(at, n)
+			b[AdamM], b[AdamV] = h.m.Slice(at, n), h.v.Slice(at, n)
 		}
 		part.at = append(part.at, b)
-	})
+	}
+	u.own.each(&u.UnitLayout, func(s Span, off, n, at int) { add(u.own, s, off, n, at) })
+	for _, r := range e.place.runs(i, func(k int) bool { return e.place.Owner[k] != e.rank && e.place.saver(k) == e.rank }) {
+		u.within(r.off, r.off+r.n, func(s Span, off, n int) {
+			for done := 0; done < n; {
+				at, have := u.backup.find(off + done)
+				have = min(have, n-done)
+				add(u.backup, s, off+done, have, at)
+				done += have
+			}
+		})
+	}
 	return part
 }
 

@@ -154,6 +154,52 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestSavedByBackups: members that keep no files own as much as others, and backups save it for them. Where no holder of
+// something keeps files, the checkpoint is abandoned.
+func TestSavedByBackups(t *testing.T) {
+	want := base(t).mustRun(t)[0]
+	for _, c := range []struct {
+		weights  []int64
+		backups  int
+		strategy Strategy
+		noFiles  []int
+	}{{[]int64{1, 1, 1}, 1, FSDP, []int{1}}, {[]int64{3, 1, 2, 1}, 2, FSDP, []int{0, 2}}, {[]int64{1, 1, 1}, 0, DDP, []int{0, 1}}} {
+		kept := newMemory()
+		s := base(t)
+		s.weights, s.backups, s.strategy, s.noFiles = c.weights, c.backups, c.strategy, c.noFiles
+		s.change = func(r int, cfg *Config) {
+			if cfg.SaveEvery = 2; !slices.Contains(c.noFiles, r) {
+				cfg.Saver = kept
+			}
+		}
+		for _, got := range s.mustRun(t) {
+			same(t, want, got)
+		}
+		if f := kept.finished[4]; f == nil || f.Failed != "" || len(f.Files) == 0 {
+			t.Fatalf("%+v: the checkpoint of step 4 is %+v", c, f)
+		}
+		for key, list := range kept.values[4] {
+			if slices.Contains(list, -12345) {
+				t.Errorf("%+v: nobody saved all of %s", c, key)
+			}
+		}
+		next := base(t)
+		next.weights = []int64{1, 2}
+		for _, got := range next.from(kept.resume(4)).mustRun(t) {
+			same(t, want, got)
+		}
+	}
+	kept := newMemory()
+	s := base(t)
+	s.weights, s.noFiles = []int64{1, 1, 1}, []int{1} // without backups
+	for _, got := range s.saving(kept, 2).mustRun(t) {
+		same(t, want, got)
+	}
+	if f := kept.finished[4]; f == nil || !strings.Contains(f.Failed, "nobody with files has ") {
+		t.Errorf("the checkpoint of step 4 is %+v", f)
+	}
+}
+
 // TestSavingFails: one member that can't save is named, the checkpoint is abandoned for all, and training goes on.
 func TestSavingFails(t *testing.T) {
 	want := base(t).mustRun(t)[0]

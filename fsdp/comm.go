@@ -82,7 +82,8 @@ type View struct {
 	Size      int    // number of members
 	Owner     []int  // by range: the owner's rank
 	Backups   [][]int
-	Exporting bool // some member wants the final parameters, see Config.Export
+	Exporting bool   // some member wants the final parameters, see Config.Export
+	NoFiles   []bool // by rank: who keeps no checkpoints, as browsers don't; nil: all keep them
 }
 
 // Fill says that the owner of a range gives its state to rank To in an attempt. When the attempt is committed, To is a

@@ -48,7 +48,8 @@ type setup struct {
 	progress  func(*Outcome) // rank 0's
 	frozen    func(name string) bool
 	change    func(rank int, c *Config)
-	backups   int // of each range; under DDP all
+	backups   int   // of each range; under DDP all
+	noFiles   []int // members that keep no checkpoints
 	exporting bool
 	work      []int64       // what a microbatch costs each member; nil: as measured
 	started   func(*Engine) // before the first step
@@ -135,13 +136,15 @@ func (s setup) mesh(order func(int) []int) *LocalMesh {
 	if s.strategy == DDP {
 		backups = -1
 	}
-	return NewLocalMesh(d.Layout, s.weights, backups, func(prev []byte, work []int64, readies [][]byte) (EntryKind, []byte, []int64, error) {
+	mesh := NewLocalMesh(d.Layout, s.weights, backups, func(prev []byte, work []int64, readies [][]byte) (EntryKind, []byte, []int64, error) {
 		kind, payload, next, err := d.Decide(prev, work, readies)
 		if s.work != nil {
 			next = s.work[:len(readies)]
 		}
 		return kind, payload, next, err
 	})
+	mesh.NoFiles = s.noFiles
+	return mesh
 }
 
 // config is a member's, but for its device and where it starts.

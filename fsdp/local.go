@@ -16,6 +16,8 @@ import (
 type LocalMesh struct {
 	// FillRanges is the most ranges that are filled in one attempt; 0 means 8. Set it before the first step.
 	FillRanges int
+	// NoFiles are the members that keep no checkpoints. Set it before anybody enters.
+	NoFiles []int
 
 	ranges  []place.Range
 	backups int

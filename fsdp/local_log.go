@@ -69,6 +69,10 @@ func (m *LocalMesh) entry(x localEntry, member int) Entry {
 	if x.View != nil {
 		v := *x.View
 		v.Rank = slices.Index(x.view, member)
+		v.NoFiles = make([]bool, v.Size)
+		for r, id := range x.view {
+			v.NoFiles[r] = slices.Contains(m.NoFiles, id)
+		}
 		e.View = &v
 	}
 	return e

@@ -29,6 +29,9 @@ func newPlacement(l *Layout, v *View) (*placement, error) {
 		return nil, fmt.Errorf("fsdp: view %d: rank %d of %d members, %d owners and %d lists of backups, the model has %d ranges",
 			v.Fence, v.Rank, v.Size, len(v.Owner), len(v.Backups), len(l.Ranges))
 	}
+	if v.NoFiles != nil && len(v.NoFiles) != v.Size {
+		return nil, fmt.Errorf("fsdp: view %d tells of %d of %d members whether they keep files", v.Fence, len(v.NoFiles), v.Size)
+	}
 	p := &placement{View: *v, layout: l}
 	p.Owner, p.Backups = slices.Clone(v.Owner), make([][]int, len(v.Backups))
 	for i, list := range v.Backups {
@@ -90,6 +93,19 @@ func (p *placement) backs(k, rank int) bool {
 
 // holds says whether rank is a holder of range k.
 func (p *placement) holds(k, rank int) bool { return p.Owner[k] == rank || p.backs(k, rank) }
+
+// keeps says whether rank keeps its part of checkpoints.
+func (p *placement) keeps(rank int) bool { return p.NoFiles == nil || !p.NoFiles[rank] }
+
+// saver is the rank that saves range k: its owner, or a backup where that keeps no checkpoints; -1 where nobody does.
+func (p *placement) saver(k int) int {
+	for _, r := range append([]int{p.Owner[k]}, p.Backups[k]...) {
+		if p.keeps(r) {
+			return r
+		}
+	}
+	return -1
+}
 
 // owned is the number of elements that the member owns.
 func (p *placement) owned() int {

@@ -71,7 +71,7 @@ func (s *Saver) Save(p *fsdp.Part) ([]fsdp.SavedFile, error) {
 			return nil, err
 		}
 	}
-	if p.Rank == 0 {
+	if p.History {
 		if err := add("history."+s.tag+".safetensors", func(path string) error { return writeHistory(path, p) }); err != nil {
 			return nil, err
 		}

@@ -78,7 +78,7 @@ func TestManifestOfForeignNames(t *testing.T) {
 
 // part is what rank r gives to its Saver, in a run whose parameters are all frozen and none are here.
 func part(step, rank int) *fsdp.Part {
-	return &fsdp.Part{Step: step, Rank: rank, Losses: make([]float64, step)}
+	return &fsdp.Part{Step: step, Rank: rank, History: rank == 0, Losses: make([]float64, step)}
 }
 
 // TestSavedAgain: while a step is being saved, rank 0 is stopped and taken out; another member becomes rank 0 and saves the
