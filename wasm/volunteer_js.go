@@ -119,8 +119,12 @@ func (v *volunteer) obey(c command) {
 	}
 }
 
-// end has the part in the run end politely.
+// end has the part in the run end politely. What the user wants meanwhile undoes no earlier wish that ends more: other
+// settings don't undo a pause, and neither of them undoes leaving.
 func (v *volunteer) end(why error, state string) {
+	if v.why == errLeft || v.why == errPaused && why != errLeft {
+		return
+	}
 	v.why = why
 	v.state(state, why.Error())
 	v.stop(why)

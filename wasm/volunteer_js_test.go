@@ -136,6 +136,48 @@ func TestPauseAndLeave(t *testing.T) {
 	s.becomes(done)
 }
 
+// What a user wants while a part in a run ends is noted for a later one, and undoes nothing.
+func TestWishesWhileItEnds(t *testing.T) {
+	less := command{Type: "settings", Cores: 1, Memory: 1 << 29}
+	for _, c := range []struct {
+		name   string
+		wishes []command // one after another
+		told   []string  // states until the part has ended
+		end    string
+		resume bool
+	}{
+		{"settings while pausing", []command{{Type: "pause"}, less}, []string{leaving}, paused, true},
+		{"pausing and settings twice", []command{{Type: "pause"}, less, {Type: "pause"}, less}, []string{leaving}, paused, true},
+		{"settings while leaving", []command{{Type: "leave"}, less}, []string{leaving}, left, true},
+		{"pausing while leaving", []command{{Type: "leave"}, {Type: "pause"}, less}, []string{leaving}, left, true},
+		{"leaving while pausing", []command{{Type: "pause"}, less, {Type: "leave"}, less}, []string{leaving, leaving}, left, true},
+		{"leaving while it changes", []command{less, {Type: "leave"}, less}, []string{connecting, leaving}, left, true},
+		{"settings while it changes", []command{{Type: "settings", Cores: 2, Memory: 1 << 28}, less}, []string{connecting, connecting}, connecting, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStage(t)
+			s.commands <- join
+			s.becomes(connecting)
+			p := s.begins()
+			s.enters(p)
+			for _, w := range c.wishes {
+				s.commands <- w
+			}
+			s.commands <- command{Type: "visible", Visible: true} // once it is taken, so are the others
+			s.becomes(c.told...)
+			s.leaves(p)
+			s.becomes(c.end)
+			if c.resume {
+				s.commands <- command{Type: "resume"}
+				s.becomes(connecting)
+			}
+			if p := s.begins(); p.cfg.Cores != less.Cores || p.cfg.Memory != less.Memory {
+				t.Errorf("later it joins with %d cores and %d bytes, want %d and %d", p.cfg.Cores, p.cfg.Memory, less.Cores, less.Memory)
+			}
+		})
+	}
+}
+
 // What ends a first try is told, and nothing is tried again by itself.
 func TestRefusedAndFailed(t *testing.T) {
 	for _, c := range []struct {

@@ -140,6 +140,40 @@ onPage('a change of what is lent is told on request', {}, async (page) => {
   await page.waitForSelector('#apply', { state: 'hidden' });
 });
 
+onPage('a change of what is lent undoes neither pausing nor leaving', {}, async (page) => {
+  await word(page, 'Not joined');
+  await computing(page);
+  const offers = async () => (await told(page)).filter((m) => m.type === 'settings').map((m) => m.memory / 2 ** 20);
+  const notOffered = async (name) => {
+    await word(page, name);
+    await page.waitForSelector('#apply', { state: 'hidden' });
+    await page.$eval('#apply', (e) => e.click());
+    assert.equal(await text(page, 'word'), name);
+  };
+  await page.fill('#memory', '512');
+  await page.waitForSelector('#apply');
+  await page.click('#pause');
+  await notOffered('Pausing');
+  await say(page, { type: 'state', state: 'paused' });
+  await word(page, 'Paused');
+  await page.click('#apply'); // for when it is resumed
+  await page.waitForFunction(() => told.some((m) => m.type === 'settings'));
+  assert.equal(await text(page, 'word'), 'Paused');
+  await page.click('#main');
+  await say(page, { type: 'state', state: 'computing' });
+  await word(page, 'Computing');
+  await page.fill('#memory', '256');
+  await page.waitForSelector('#apply');
+  await page.click('#leave');
+  await notOffered('Leaving');
+  await say(page, { type: 'state', state: 'left' });
+  await word(page, 'Left');
+  assert.deepEqual(await offers(), [512]);
+  await page.click('#main');
+  await page.waitForFunction(() => told.filter((m) => m.type === 'join').length === 2);
+  assert.equal((await told(page)).filter((m) => m.type === 'join').at(-1).memory, 256 * 2 ** 20);
+});
+
 onPage('the end of the run', {}, async (page) => {
   await word(page, 'Not joined');
   await computing(page);

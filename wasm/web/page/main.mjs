@@ -2,7 +2,7 @@
 // own (../peer.mjs). Here is only what is seen: nothing is computed, and nothing may take longer than a frame.
 
 import { readLink, pageKey, BadLink } from './link.mjs';
-import { states, inRun, sentence, whatIsTrained, details, whySlower, needs } from './words.mjs';
+import { states, inRun, takesOffers, sentence, whatIsTrained, details, whySlower, needs } from './words.mjs';
 import { bytes, count, duration, percent, plural, short, value } from './format.mjs';
 import { lossChart } from './chart.mjs';
 import { peerRing } from './ring.mjs';
@@ -346,12 +346,18 @@ function showButtons() {
   if (had?.hidden) $('part-title').focus({ preventScroll: true });
 }
 
+/** Whether other things are chosen to be lent than the peer was told, and it would use them. */
+function isChanged() {
+  const { cores, memory } = wanted();
+  return offer !== null && takesOffers(state) && (cores !== offer.cores || memory !== offer.memory);
+}
+
 function showOffer() {
   const { cores, memory } = wanted();
   const most = Number($('cores').max);
   text('cores-value', most > 1 ? `${cores} of ${most}` : String(cores));
   text('memory-value', bytes(memory));
-  const changed = offer && inRun(state) && (cores !== offer.cores || memory !== offer.memory);
+  const changed = isChanged();
   $('apply').classList.toggle('away', !changed);
   const tooLittle = info && !inRun(state) && memory < info.joining.memory_bytes;
   text('change-note', changed ? 'Using these hands over, and joins again with them.'
@@ -374,6 +380,7 @@ click('main', () => press[states[state].buttons.find((b) => b in press)]?.());
 click('pause', () => { become('pausing'); worker.postMessage({ type: 'pause' }); });
 click('leave', leave);
 click('apply', () => {
+  if (!isChanged()) return;
   offer = wanted();
   if (state !== 'paused') {
     self = null;

@@ -63,6 +63,9 @@ export const states = {
 /** Whether the device takes part in a state, or tries to. */
 export const inRun = (state) => ['loading', 'connecting', 'waiting', 'computing', 'reconnecting', 'changing', 'pausing', 'paused', 'leaving'].includes(state);
 
+/** Whether a device in this state joins again at once with what it is to lend, or once it is resumed. */
+export const takesOffers = (state) => inRun(state) && state !== 'pausing' && state !== 'leaving';
+
 /** The sentence of a state. A reason may be a clause or a sentence. */
 export function sentence(state, reason = '') {
   const { text } = states[state];
