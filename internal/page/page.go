@@ -35,7 +35,7 @@ const (
 )
 
 // policy lets the page run its own scripts and modules, start its workers, and connect to peers wherever they are; nothing else.
-const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src 'self' data:; " +
+const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self' blob:; style-src 'self'; img-src 'self' data:; " +
 	"font-src 'self'; manifest-src 'self'; connect-src 'self' ws: wss: https:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // Config says what is served.

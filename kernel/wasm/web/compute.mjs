@@ -56,15 +56,45 @@ async function fuses(folder) {
   return new WebAssembly.Instance(module, {env: {memory}}).exports.fuses() === 1;
 }
 
+// What was fetched is kept: a peer that begins anew must not need the server, which may be gone.
+const kept = new Map();
+
+// keep is what make made of key the last time that it did not fail.
+function keep(key, make) {
+  if (!kept.has(key)) {
+    const made = make();
+    kept.set(key, made);
+    made.catch(() => kept.delete(key));
+  }
+  return kept.get(key);
+}
+
 async function kernels(folder, kind, shared) {
   const url = new URL(`kernels-${kind}${shared ? "" : "-unshared"}.wasm`, folder);
-  if (url.protocol === "file:") {
-    const {readFile} = await import("node:fs/promises");
-    return WebAssembly.compile(await readFile(url));
-  }
-  const r = await fetch(url);
-  if (!r.ok) throw new Error(`${url.pathname}: ${r.status} ${r.statusText}`);
-  return WebAssembly.compile(await r.arrayBuffer());
+  return keep(url.href, async () => {
+    if (url.protocol === "file:") {
+      const {readFile} = await import("node:fs/promises");
+      return WebAssembly.compile(await readFile(url));
+    }
+    return WebAssembly.compile(await (await got(url)).arrayBuffer());
+  });
+}
+
+async function got(url) {
+  const r = await fetch(url).catch((e) => { throw new Error(`fetch ${url.href}: ${e.message}`); });
+  if (!r.ok) throw new Error(`${url.href}: ${r.status} ${r.statusText}`);
+  return r;
+}
+
+// script is the address of the workers' script: in a browser one in memory, with what it imports in it.
+async function script() {
+  const url = new URL("./worker.mjs", import.meta.url);
+  if (url.protocol === "file:") return url;
+  return keep(url.href, async () => {
+    const [layout, worker] = await Promise.all(["./layout.mjs", "./worker.mjs"].map(async (name) => (await got(new URL(name, import.meta.url))).text()));
+    const whole = layout.replace(/^export /gm, "") + worker.replace(/^import \{[^}]*\} from "\.\/layout\.mjs";$/m, "");
+    return URL.createObjectURL(new Blob([whole], {type: "text/javascript"}));
+  });
 }
 
 // Workers are what both kinds of memory share.
@@ -78,7 +108,7 @@ class Workers {
   async start(n, setup) {
     const ready = [];
     for (let index = 0; index < n; index++) {
-      const w = await spawn(new URL("./worker.mjs", import.meta.url));
+      const w = await spawn(await script());
       this.#workers.push(w);
       ready.push(new Promise((resolve, reject) => {
         w.onmessage = ({data}) => {
