@@ -184,6 +184,77 @@ onPage('the end of the run', {}, async (page) => {
   assert.deepEqual(await shown(page), []);
 });
 
+for (const [name, step, pace, joins, want, sentence, notice] of [
+  ['who looks on, with few steps left', 447, 0, false, 'Run over?', /^The run may be over: /, /^$/],
+  ['who looks on, while there is much left', 120, 0, false, 'No answer', /ask whether the daemon still runs/, /^$/],
+  ['who looks on, by the pace', 300, 200, false, 'Run over?', /^The run may be over: /, /^$/],
+  ['who has paused, with few steps left', 447, 0, true, 'Paused', /Resume joins again/, /the run may be over/],
+]) {
+  onPage(`a daemon that goes away: ${name}`, { answer: runJSON({ status: status({ step: step - pace, members: members(3, 2) }) }), wanted: [/ERR_/] }, async (page, server) => {
+    const at = (n) => page.waitForFunction((t) => document.querySelector('#figures').textContent.startsWith(t), `Step ${n} of 450`);
+    await word(page, 'Not joined');
+    await at(step - pace);
+    if (pace) { // as many steps between two looks
+      server.answer = runJSON({ status: status({ step }) });
+      await at(step);
+    }
+    if (joins) {
+      await joined(page);
+      await page.click('#pause');
+      await say(page, { type: 'state', state: 'paused' });
+    }
+    await page.route('**/run.json', (r) => r.abort());
+    await page.waitForFunction(([w, n]) => document.querySelector('#word').textContent === w && new RegExp(n).test(document.querySelector('#notice').textContent), [want, notice.source]);
+    assert.match(await text(page, 'sentence'), sentence);
+    server.answer = runJSON({ status: status({ step: 450 }), losses: losses(450) });
+    await page.unroute('**/run.json');
+    await word(page, 'Run over');
+    assert.deepEqual(await shown(page), []);
+    assert.equal(await text(page, 'notice'), '');
+  });
+}
+
+onPage('what the daemon told stands until the peer has done a step', {}, async (page) => {
+  await word(page, 'Not joined');
+  const figures = async (t) => page.waitForFunction((w) => document.querySelector('#figures').textContent.startsWith(w), t);
+  const stands = (n) => page.$eval('#progress', (e) => e.value).then((v) => assert.equal(v, n));
+  for (const [known, at] of [[120, 123], [123, 150]]) { // joins, and joins again
+    if (known === 120) await joined(page);
+    await say(page, { type: 'self', peer: peerID(known), backend: 'wasm', workers: 1, shared: true, transport: 'websocket' });
+    await say(page, { type: 'state', state: 'waiting' });
+    await say(page, { type: 'status', status: status({ peer: peerID(known), step: 0, loss: null, samples: 0, samples_per_second: 0, members: members(known === 120 ? 4 : 5, 2) }) });
+    await page.waitForFunction((n) => document.querySelectorAll('#list li').length === n, known === 120 ? 6 : 7);
+    await figures(`Step ${known} of 450 · 312 samples/s`);
+    await stands(known);
+    await say(page, { type: 'status', status: status({ peer: peerID(known), step: at, members: members(3, 2) }) });
+    await figures(`Step ${at} of 450`);
+    await stands(at);
+  }
+});
+
+onPage('a run without its keeper: said once, in a volunteer’s words', {}, async (page) => {
+  await word(page, 'Not joined');
+  await computing(page);
+  const stuck = 'waiting for 0 (…abcdefgh), without which the run can’t go on (with 2 peers there is one voter); if that is gone for good, shoal recover goes on without it';
+  await say(page, { type: 'notice', text: stuck });
+  await say(page, { type: 'status', status: status({ peer: own, members: members(3, 2), stuck }) });
+  await say(page, { type: 'state', state: 'waiting', reason: stuck });
+  await word(page, 'Waiting for work');
+  const all = await page.evaluate(() => document.body.innerText);
+  assert.equal(all.split('waits for its keeper').length, 2, all);
+  assert.match(await text(page, 'sentence'), /nothing to do here: it goes on by itself, or ends/);
+  assert.doesNotMatch(all, /shoal recover|voter|…abcdefgh/);
+  assert.equal(await text(page, 'notice'), '');
+  await say(page, { type: 'notice', text: 'the run goes on' });
+  await say(page, { type: 'status', status: status({ peer: own, members: members(3, 2) }) });
+  await page.waitForFunction(() => document.querySelector('#notice').textContent === 'the run goes on');
+  assert.match(await text(page, 'sentence'), /^Connected\./);
+  await page.click('#pause');
+  await say(page, { type: 'state', state: 'failed', reason: 'nobody has its ranges: go on from the last checkpoint with shoal up --resume' });
+  await word(page, 'Stopped');
+  assert.match(await text(page, 'sentence'), /went wrong here: nobody has its ranges\. The others/);
+});
+
 for (const state of ['refused', 'failed']) {
   onPage(`${state}, with the reason`, {}, async (page) => {
     await word(page, 'Not joined');

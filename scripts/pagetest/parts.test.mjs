@@ -9,7 +9,7 @@ import { readLink, pageKey, BadLink } from '../../wasm/web/page/link.mjs';
 import { smooth, ticks, logTicks } from '../../wasm/web/page/chart.mjs';
 import { angles } from '../../wasm/web/page/ring.mjs';
 import { bytes, count, many, value, duration, percent, short, plural } from '../../wasm/web/page/format.mjs';
-import { states, sentence, whatIsTrained, whoIsThere, whySlower } from '../../wasm/web/page/words.mjs';
+import { states, sentence, plain, whatIsTrained, whoIsThere, whySlower } from '../../wasm/web/page/words.mjs';
 import { makeLink, runID, secret, runJSON, members } from './fake.mjs';
 
 const hex = (b) => Buffer.from(b).toString('hex');
@@ -51,6 +51,19 @@ test('every damage of a link is noticed', () => {
     }
   }
   for (const bad of ['shoal:', 'http://example.org', 'x'.repeat(1e6), `shoal:${'a'.repeat(8000)}`, '%E0%A4%A']) assert.throws(() => readLink(`#${bad}`), BadLink);
+});
+
+test('what is advice for a terminal is left out', () => {
+  for (const [said, want] of [
+    ['the run is full', 'the run is full'],
+    ['it is gone: is the run over, or a firewall in between? shoal join shoal:abc --via HOST:PORT', 'it is gone: is the run over, or a firewall in between?'],
+    ['waiting for b (one voter); if that is gone for good, shoal recover goes on without it', 'waiting for b (one voter)'],
+    ['nobody else holds 3 of 9 ranges that b had: go on from the last checkpoint with shoal up --resume', 'nobody else holds 3 of 9 ranges that b had'],
+    ['shoal recover goes back', ''],
+  ]) {
+    assert.equal(plain(said), want);
+    for (const state in states) assert.doesNotMatch(sentence(state, said), /shoal (join|recover|up --resume)/, state);
+  }
 });
 
 test('arcs go round once, in order, and nobody is invisible', () => {

@@ -2,7 +2,7 @@
 // own (../peer.mjs). Here is only what is seen: nothing is computed, and nothing may take longer than a frame.
 
 import { readLink, pageKey, BadLink } from './link.mjs';
-import { states, inRun, takesOffers, sentence, whatIsTrained, details, whySlower, needs } from './words.mjs';
+import { states, inRun, takesOffers, sentence, plain, mayBeOver, whatIsTrained, details, whySlower, needs } from './words.mjs';
 import { bytes, count, duration, percent, plural, short, value } from './format.mjs';
 import { lossChart } from './chart.mjs';
 import { peerRing } from './ring.mjs';
@@ -10,6 +10,7 @@ import { peerRing } from './ring.mjs';
 const MiB = 2 ** 20;
 const askEvery = 3000;        // milliseconds between two looks at a run that isn't joined
 const askAtMost = 10000;      // milliseconds until an answer counts as missing
+const nearEnd = 0.02;         // of all steps; with no more left, a run whose pace is unknown may be over by the next look
 const leaveWithin = 15000;    // milliseconds for handing over; then the worker is ended
 const paintEvery = 250;       // milliseconds between two drawings of the curve
 const rateOver = 30000;       // milliseconds over which the time that is left is guessed
@@ -24,6 +25,9 @@ const ring = peerRing($('ring'));
 let link = null;              // {text, run, secret}
 let key = '';                 // shown to the server instead of the secret
 let state = 'asking', reason = '', notice = '';
+let news = '';                // a notice that waits for the next status: it may be the same
+let answered = 0;             // when the daemon last told of the run
+let lost = false;             // since then it didn't answer, and the run may be over
 let info = null;              // the last /run.json
 let status = null;            // the last status, from there or from the peer
 let joined = false;           // once joined, the figures of what was given stay
@@ -55,18 +59,32 @@ async function ask() {
     if (!answer.ok) throw new Error(`the daemon that serves this page answers with error ${answer.status}`);
     const got = await answer.json();
     info = got;
+    answered = performance.now();
+    lost = false;
     curve(got.losses);
     if (!self || looksOn()) learn(got.status); // in the run, the peer's own is newer
-    if (['asking', 'soon', 'unreachable', 'wronglink'].includes(state)) become('idle');
-    if (state === 'idle' && status.steps > 0 && status.step >= status.steps) become('over');
+    if (['asking', 'soon', 'unreachable', 'maybeover', 'wronglink'].includes(state)) become('idle');
+    if (['idle', 'paused', 'left', 'refused'].includes(state) && status.steps > 0 && status.step >= status.steps) become('over');
   } catch (e) {
-    if (!inRun(state) && !joined) become('unreachable', e instanceof TypeError || e.name === 'TimeoutError' ? '' : e.message);
+    const silent = e instanceof TypeError || e.name === 'TimeoutError';
+    lost = silent && looksOn() && (lost || mayBeDone());
+    if (!inRun(state) && !joined) become(lost ? 'maybeover' : 'unreachable', silent ? '' : e.message);
+    soon();
   }
   again();
 }
 
 /** Whether what happens in the run is known from the daemon, for this device takes no part. */
 const looksOn = () => !inRun(state) || state === 'paused';
+
+/** Whether, by its pace up to the last answer, the run may have done its last step by now or soon. */
+function mayBeDone() {
+  if (!info || !(status?.steps > 0)) return false;
+  const rest = status.steps - status.step;
+  const [from, to] = [pace[0], pace.at(-1)];
+  const soonest = Math.max(performance.now() - answered, askEvery) + askEvery;
+  return rest <= nearEnd * status.steps || (to[1] > from[1] && rest * (to[0] - from[0]) <= soonest * (to[1] - from[1]));
+}
 
 function again() {
   clearTimeout(ask.timer);
@@ -78,8 +96,13 @@ function curve(losses) {
   curve.stale = true;
 }
 
+/** Takes how the run stands. A peer counts from its first step there on: until then, what the daemon told is kept. */
 function learn(s) {
   if (!s) return;
+  if (s.step === 0 && status?.step > 0) {
+    const { step, samples, loss, samples_per_second } = status;
+    s = { ...s, step, samples, loss, samples_per_second };
+  }
   status = s;
   const now = performance.now();
   if (s.step !== pace.at(-1)?.[1]) pace.push([now, s.step]);
@@ -139,6 +162,7 @@ function hear(m) {
       break;
     case 'status':
       learn(m.status);
+      tellNews();
       counts({ sent: m.status.traffic.reduce((sum, t) => sum + t.sent, 0), received: m.status.traffic.reduce((sum, t) => sum + t.received, 0) });
       break;
     case 'pieces':
@@ -149,10 +173,19 @@ function hear(m) {
       usage = m;
       counts({ samples: m.samples });
       break;
-    case 'notice': notice = m.text; break;
+    case 'notice':
+      news = m.text;
+      if (!['waiting', 'computing'].includes(state)) tellNews();
+      break;
     case 'report': report = m.report; break;
   }
   soon();
+}
+
+/** Shows what the peer told, unless it is why the run waits: the sentence says that. */
+function tellNews() {
+  if (news && news !== status?.stuck) notice = plain(news);
+  news = '';
 }
 
 /** Takes counters of the peer; one that fell is another peer's, which has begun anew. */
@@ -187,10 +220,11 @@ function become(next, why = '') {
     spent += performance.now() - since;
     since = 0;
   }
-  if (next !== state) notice = '';
+  if (next !== state) notice = news = '';
+  if (inRun(next) && next !== 'paused') lost = false;
   state = next;
   reason = why || '';
-  if (['left', 'refused', 'failed', 'done'].includes(state)) dismiss();
+  if (['left', 'refused', 'failed', 'done', 'over'].includes(state)) dismiss();
   if (['left', 'refused', 'failed', 'paused'].includes(state)) ask();
   stayAwake();
   soon();
@@ -214,8 +248,10 @@ function show() {
   text('word', word);
   text('pill-word', word);
   $('state').dataset.tone = $('pill').dataset.tone = tone;
-  text('sentence', sentence(state, reason));
-  text('notice', state === 'done' ? outcome() : notice || means());
+  const says = sentence(state, state === 'waiting' ? status?.stuck : reason);
+  text('sentence', says);
+  const more = state === 'done' ? outcome() : lost && state !== 'maybeover' ? mayBeOver : notice;
+  text('notice', more || means());
   showButtons();
   showOffer();
   if (info) showRun();
@@ -233,7 +269,7 @@ function show() {
     curve.timer = setTimeout(() => { curve.timer = 0; soon(); }, paintEvery);
   }
   document.title = [word, status?.name, 'Shoal'].filter(Boolean).join(' · ');
-  say(`${word}. ${sentence(state, reason)} ${state === 'done' ? outcome() : notice}`.trim());
+  say(`${word}. ${says} ${more}`.trim());
 }
 
 /** Tells screen readers of a state once it has lasted for a moment. */
@@ -268,7 +304,7 @@ function showRun() {
   $('progress').value = step;
   const rate = status?.samples_per_second;
   text('figures', [
-    `Step ${count(step)} of ${count(steps)}`, rate > 0 && `${count(rate)} samples/s`, left(steps - step), status?.stuck,
+    `Step ${count(step)} of ${count(steps)}`, rate > 0 && `${count(rate)} samples/s`, left(steps - step), status?.stuck && state !== 'waiting' && 'waits for its keeper',
   ].filter(Boolean).join(' · '));
   needs(info.joining).forEach((v, i) => text(['need-memory', 'need-download', 'need-parameters'][i], v));
   text('run-id', details(run));

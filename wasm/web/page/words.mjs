@@ -2,6 +2,12 @@
 
 import { bytes, many, plural } from './format.mjs';
 
+/** What a volunteer reads of a run that waits for a peer. The peer's own words are advice for whoever keeps the run. */
+export const keeperMissing = 'The run waits for its keeper, a device that it can’t go on without. There is nothing to do here: it goes on by itself, or ends.';
+
+/** Joined to what is said of a device that is out of a run of which nothing is heard any more. */
+export const mayBeOver = 'The daemon does not answer any more, and few steps were left: the run may be over.';
+
 /**
  * The states of this device's part. tone picks the colour of the dot; text is a sentence or a function that makes one
  * from the reason; buttons are those that are shown.
@@ -27,6 +33,10 @@ export const states = {
     text: (why) => `${whole(why || 'the daemon that serves this page does not answer')} The page asks again by itself; if it stays so, check your network, or ask whether the daemon still runs.`,
   },
   soon: { word: 'Starting', tone: 'busy', text: 'The daemon behind this address is about to start the run. The page asks again by itself.', buttons: [] },
+  maybeover: {
+    word: 'Run over?', tone: 'off', buttons: ['ask'],
+    text: 'The run may be over: the daemon that serves this page does not answer any more, and few steps were left when it last did. The page asks again by itself.',
+  },
   over: { word: 'Run over', tone: 'good', text: 'All steps of this run are done, and there is nothing left to join.', buttons: [] },
 
   // after joining; the peer's worker tells these
@@ -34,7 +44,7 @@ export const states = {
   connecting: { word: 'Connecting', tone: 'busy', text: 'Looking for the run’s peers.', buttons: ['pause', 'leave'] },
   waiting: {
     word: 'Waiting for work', tone: 'busy', buttons: ['pause', 'leave'],
-    text: (why) => (why ? whole(why) : 'Connected. This device gets its share of the model and the next samples in a moment.'),
+    text: (why) => (why ? keeperMissing : 'Connected. This device gets its share of the model and the next samples in a moment.'),
   },
   computing: { word: 'Computing', tone: 'good', text: 'This device computes samples and keeps its share of the model.', buttons: ['pause', 'leave'] },
   reconnecting: {
@@ -69,11 +79,20 @@ export const takesOffers = (state) => inRun(state) && state !== 'pausing' && sta
 /** The sentence of a state. A reason may be a clause or a sentence. */
 export function sentence(state, reason = '') {
   const { text } = states[state];
-  return typeof text === 'string' ? text : text(reason.trim().replace(/\.$/, ''));
+  return typeof text === 'string' ? text : text((state === 'waiting' ? reason : plain(reason)).trim().replace(/\.$/, ''));
+}
+
+/** What a peer says, without the commands for a terminal that it advises: a volunteer has none. */
+export function plain(text) {
+  const command = text.search(/\bshoal (recover|up|join|status)\b/);
+  if (command < 0) return text;
+  const before = text.slice(0, command);
+  const end = Math.max(...['; ', ': ', '? ', '. '].map((mark) => before.lastIndexOf(mark)));
+  return end < 0 ? '' : before.slice(0, before[end] === '?' ? end + 1 : end);
 }
 
 /** A clause as a sentence of its own. */
-const whole = (clause) => `${clause[0].toUpperCase()}${clause.slice(1)}.`;
+const whole = (clause) => `${clause[0].toUpperCase()}${clause.slice(1)}${clause.endsWith('?') ? '' : '.'}`;
 
 const sources = { digits: 'drawn digits', mnist: 'handwritten digits', text: 'text', tokens: 'text', images: 'images' };
 
