@@ -270,7 +270,11 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 		undo()
 		return err
 	}
-	return errors.Join(err, a.finish(r, n.report, n.json))
+	err = errors.Join(err, a.finish(r, n.report, n.json))
+	if site != nil {
+		site.Linger(ctx) // pages that look on see that the run is over
+	}
+	return err
 }
 
 // progressTo is where a run is shown.

@@ -29,9 +29,10 @@ const (
 	readTime   = time.Minute
 	writeTime  = 5 * time.Minute // for a slow download of the peer
 	idleTime   = time.Minute
-	closeTime  = time.Second // for answers that are under way when the server closes
-	maxHeader  = 16 << 10    // bytes
-	maxAnswers = 64          // at the same time
+	closeTime  = time.Second     // for answers that are under way when the server closes
+	lingerTime = 4 * time.Second // a page looks each 3 s, see askEvery in wasm/web/page/main.mjs
+	maxHeader  = 16 << 10        // bytes
+	maxAnswers = 64              // at the same time
 )
 
 // policy lets the page run its own scripts and modules, start its workers, and connect to peers wherever they are; nothing else.
@@ -52,6 +53,7 @@ type Handler struct {
 	mu     sync.Mutex
 	about  func() any // nil until the run is there
 	secret string
+	told   time.Time // when run.json was given last
 }
 
 // NewHandler makes one, or fails with ErrNotBuilt.
@@ -68,6 +70,21 @@ func (h *Handler) Run(about func() any, secret string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.about, h.secret = about, secret
+}
+
+// Linger returns once the pages that look at the run have had the time to see that it is over: at once if none has looked
+// of late, else after 4 seconds, or when ctx ends.
+func (h *Handler) Linger(ctx context.Context) {
+	h.mu.Lock()
+	told := h.told
+	h.mu.Unlock()
+	if told.IsZero() || time.Since(told) > lingerTime {
+		return
+	}
+	select {
+	case <-time.After(lingerTime):
+	case <-ctx.Done():
+	}
 }
 
 // Authorization is the header with which run.json is asked for, by those who know the run's secret.
@@ -123,6 +140,9 @@ func (h *Handler) tell(w http.ResponseWriter, r *http.Request) {
 	case subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(Authorization(secret))) != 1:
 		code, what = http.StatusUnauthorized, failure{"only those who have the run's link may know"}
 	default:
+		h.mu.Lock()
+		h.told = time.Now()
+		h.mu.Unlock()
 		what = about()
 	}
 	text, err := json.Marshal(what)

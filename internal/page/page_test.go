@@ -5,6 +5,7 @@ package page
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
+	"time"
 )
 
 var wasm = []byte("\x00asm" + strings.Repeat("peer", 1000))
@@ -173,6 +176,41 @@ func TestRun(t *testing.T) {
 }
 
 // Whoever asks for more at a time than is served is told to come again.
+// After the end a page that looks at the run has the time to look once more, and nobody else is waited for.
+func TestLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, err := NewHandler(Config{Dist: built(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Run(func() any { return "over" }, "word")
+		look := func(secret string) {
+			r := httptest.NewRequest("GET", "/run.json", nil)
+			r.Header.Set("Authorization", Authorization(secret))
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		lingers := func(ctx context.Context, what string, want time.Duration) {
+			t.Helper()
+			begun := time.Now()
+			if h.Linger(ctx); time.Since(begun) != want {
+				t.Errorf("%s: it lingers for %v, want %v", what, time.Since(begun), want)
+			}
+		}
+		lingers(t.Context(), "nobody has looked", 0)
+		look("another word")
+		lingers(t.Context(), "a stranger has looked", 0)
+		look("word")
+		lingers(t.Context(), "a page looks", lingerTime)
+		look("word")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		lingers(ctx, "a page looks, and the user ends it", time.Second)
+		lingers(ctx, "the user has ended it", 0)
+		<-time.After(lingerTime)
+		lingers(t.Context(), "a page has looked long ago", 0)
+	})
+}
+
 func TestTooMany(t *testing.T) {
 	h := handler(t)
 	for range maxAnswers {
