@@ -29,7 +29,7 @@ export async function openCompute({workers, bytes, ops, exact = false, unshared 
   const folder = new URL(base ?? "../", import.meta.url);
   const kind = !exact && WebAssembly.validate(relaxed) && (await fuses(folder)) ? "relaxed" : "simd";
   const module = await kernels(folder, kind, shared);
-  const c = shared ? new Shared(pages) : new Unshared();
+  const c = shared ? new Shared(await sharedMemory(pages)) : new Unshared();
   try {
     await c.start(workers, {module, ops, pages});
   } catch (e) {
@@ -50,10 +50,24 @@ export async function openCompute({workers, bytes, ops, exact = false, unshared 
 }
 
 // fuses says whether relaxed_madd rounds once here, as the kernels want it: an engine may also round twice.
-async function fuses(folder) {
-  const module = await kernels(folder, "relaxed", false);
-  const memory = new WebAssembly.Memory({initial: 1});
-  return new WebAssembly.Instance(module, {env: {memory}}).exports.fuses() === 1;
+function fuses(folder) {
+  return keep("fuses", async () => {
+    const module = await kernels(folder, "relaxed", false);
+    const memory = new WebAssembly.Memory({initial: 1});
+    return new WebAssembly.Instance(module, {env: {memory}}).exports.fuses() === 1;
+  });
+}
+
+// sharedMemory waits for room: a memory whose workers were ended goes only when they are gone, which takes a moment.
+async function sharedMemory(pages) {
+  for (let pause = 50; ; pause *= 2) {
+    try {
+      return new WebAssembly.Memory({initial: pages, maximum: pages, shared: true});
+    } catch (e) {
+      if (!(e instanceof RangeError) || pause > 1600) throw e;
+      await new Promise((resolve) => setTimeout(resolve, pause));
+    }
+  }
 }
 
 // What was fetched is kept: a peer that begins anew must not need the server, which may be gone.
@@ -145,9 +159,9 @@ class Workers {
 
 // Shared memory: commands go into a ring that the workers watch.
 class Shared extends Workers {
-  constructor(pages) {
+  constructor(memory) {
     super();
-    this.memory = new WebAssembly.Memory({initial: pages, maximum: pages, shared: true});
+    this.memory = memory;
     this.words = new Int32Array(this.memory.buffer);
     this.bytes = new Uint8Array(this.memory.buffer);
     this.words[TICKET] = NONE;
