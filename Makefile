@@ -37,6 +37,7 @@ endef
 
 # With this a test that finds no browser fails, rather than being skipped.
 test: export SHOAL_BROWSER := 1
+test: WASM_FLAGS := -quick
 test: install-needs check-format check-generated check-vet check-static check-imports check-platforms check-browser \
 	check-noasm check-interop wasm check-testnet check-page check-unit check-tabs
 	@echo "== all ok"
@@ -46,7 +47,7 @@ build:
 
 # In a minute or two, nearly all of it for the compression, which a peer that has not changed is spared.
 wasm:
-	$(call step,the browser's peer,go run ./scripts/buildwasm)
+	$(call step,the browser's peer,go run ./scripts/buildwasm $(WASM_FLAGS))
 
 gen:
 	for g in $(GENERATORS); do "$$g" || exit 1; done
