@@ -82,22 +82,26 @@ func gptRun(steps int) *shoal.RunFile {
 	return r
 }
 
-// checkTabs wants the last tabs of a report's peers to have done their part.
+// checkTabs wants the tabs of a report to have done their part: with -long, on a machine with nothing else to do, 5% of the
+// samples each.
 func checkTabs(t *testing.T, r *shoal.Report, tabs int) {
 	t.Helper()
 	var all int64
 	for _, p := range r.Peers {
 		all += p.Samples
 	}
-	found := 0
+	found, least := 0, 0.0
+	if *long {
+		least = 0.05
+	}
 	for _, p := range r.Peers {
 		t.Logf("rank %d: %s, %s, owns %d parameters, %.1f%% of the samples", p.Rank, p.Kind, p.Backend, p.ParametersOwned, 100*float64(p.Samples)/float64(all))
 		if p.Kind != "browser" {
 			continue
 		}
 		found++
-		if !strings.HasPrefix(p.Backend, "wasm/") || p.ParametersOwned == 0 || float64(p.Samples) < 0.05*float64(all) {
-			t.Errorf("a tab computes with %s, owns %d parameters, and did %d of %d samples, want at least 5%%", p.Backend, p.ParametersOwned, p.Samples, all)
+		if !strings.HasPrefix(p.Backend, "wasm/") || p.ParametersOwned == 0 || p.Samples == 0 || float64(p.Samples) < least*float64(all) {
+			t.Errorf("a tab computes with %s, owns %d parameters, and did %d of %d samples, want at least %.0f%%", p.Backend, p.ParametersOwned, p.Samples, all, 100*least)
 		}
 	}
 	if found != tabs {
@@ -113,7 +117,10 @@ func TestTabsEndWithOneHash(t *testing.T) {
 		run  *shoal.RunFile
 	}{{"vit", tabsRun(60)}, {"gpt", gptRun(60)}} {
 		want := runTestnet(t, testnet.Config{RunFile: m.run, Peers: 3}).StateHash
-		for _, n := range []struct{ daemons, tabs int }{{2, 2}, {1, 3}} {
+		for i, n := range []struct{ daemons, tabs int }{{2, 2}, {1, 3}} {
+			if !*long && (i == 0) != (m.name == "vit") {
+				continue
+			}
 			t.Run(m.name, func(t *testing.T) {
 				r := runTestnet(t, testnet.Config{RunFile: m.run, Peers: n.daemons, Browsers: n.tabs, Dist: dist(t)})
 				if r.StateHash != want {
