@@ -16,14 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
-	"github.com/libp2p/go-libp2p/core/sec"
 	"github.com/libp2p/go-libp2p/core/transport"
-	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
-	"github.com/libp2p/go-libp2p/p2p/net/upgrader"
-	"github.com/libp2p/go-libp2p/p2p/security/noise"
 	ma "github.com/multiformats/go-multiaddr"
 )
 
@@ -49,23 +44,7 @@ func contracts(t *testing.T) map[string]browserTransport {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, _, err := crypto.GenerateEd25519Key(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	self, err := peer.IDFromPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	muxers := []upgrader.StreamMuxer{{ID: yamux.ID, Muxer: roomyMuxer()}}
-	security, err := noise.New(noise.ID, key, muxers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	up, err := upgrader.New([]sec.SecureTransport{security}, muxers, nil, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, self, security, up := roomyUpgrader(t)
 	none := &network.NullResourceManager{}
 	out := map[string]browserTransport{"ws": {&webSocket{up, none}, ma.StringCast(words[1]), id}}
 	if hasWebTransport() {

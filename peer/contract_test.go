@@ -14,14 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
-	"github.com/libp2p/go-libp2p/core/sec"
 	"github.com/libp2p/go-libp2p/core/transport"
-	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
-	"github.com/libp2p/go-libp2p/p2p/net/upgrader"
-	"github.com/libp2p/go-libp2p/p2p/security/noise"
 	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	"github.com/libp2p/go-libp2p/p2p/transport/websocket"
 	webtransport "github.com/libp2p/go-libp2p/p2p/transport/webtransport"
@@ -39,23 +34,7 @@ type contract struct {
 // startContract ends with the test.
 func startContract(t *testing.T) contract {
 	t.Helper()
-	key, _, err := crypto.GenerateEd25519Key(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := peer.IDFromPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	muxers := []upgrader.StreamMuxer{{ID: yamux.ID, Muxer: roomyMuxer()}}
-	security, err := noise.New(noise.ID, key, muxers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	up, err := upgrader.New([]sec.SecureTransport{security}, muxers, nil, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key, id, _, up := roomyUpgrader(t)
 	ws, err := websocket.New(up, nil, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -69,6 +69,31 @@ func (d *deadline) stop() {
 	}
 }
 
+// deadlines are those of a stream, as net.Conn has them.
+type deadlines struct{ readDeadline, writeDeadline deadline }
+
+func (d *deadlines) SetDeadline(t time.Time) error {
+	d.readDeadline.set(t)
+	d.writeDeadline.set(t)
+	return nil
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error {
+	d.readDeadline.set(t)
+	return nil
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.writeDeadline.set(t)
+	return nil
+}
+
+// stop ends their timers, for ever.
+func (d *deadlines) stop() {
+	d.readDeadline.stop()
+	d.writeDeadline.stop()
+}
+
 // over says whether c is closed.
 func over(c <-chan struct{}) bool {
 	select {

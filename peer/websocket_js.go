@@ -109,11 +109,10 @@ type wsConn struct {
 	ws        js.Value
 	listeners []int // in calls
 
-	reading       sync.Mutex
-	readDeadline  deadline
-	writing       sync.Mutex
-	out           js.Value // Uint8Array of wsMessage bytes; under writing
-	writeDeadline deadline
+	reading sync.Mutex
+	deadlines
+	writing sync.Mutex
+	out     js.Value // Uint8Array of wsMessage bytes; under writing
 
 	mu      sync.Mutex
 	unread  []js.Value    // Uint8Arrays; the first one may be read in part
@@ -222,8 +221,7 @@ func (c *wsConn) fail(why error) {
 // Close lets what was written leave, and ends the connection without waiting for that.
 func (c *wsConn) Close() error {
 	c.fail(net.ErrClosed)
-	c.readDeadline.stop()
-	c.writeDeadline.stop()
+	c.deadlines.stop()
 	return nil
 }
 
@@ -311,22 +309,6 @@ func (c *wsConn) room() error {
 		}
 		t.Stop()
 	}
-}
-
-func (c *wsConn) SetDeadline(t time.Time) error {
-	c.readDeadline.set(t)
-	c.writeDeadline.set(t)
-	return nil
-}
-
-func (c *wsConn) SetReadDeadline(t time.Time) error {
-	c.readDeadline.set(t)
-	return nil
-}
-
-func (c *wsConn) SetWriteDeadline(t time.Time) error {
-	c.writeDeadline.set(t)
-	return nil
 }
 
 // anyWS stands for the own end, which the browser doesn't tell.

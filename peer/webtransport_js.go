@@ -302,16 +302,15 @@ type wtStream struct {
 	conn           *wtConn
 	reader, writer js.Value
 
-	reading      sync.Mutex
-	chunk        js.Value     // Uint8Array, read in part; under reading
-	left         int          // bytes of it that were not read
-	next         chan settled // of a read that is under way, or nil
-	readDeadline deadline
-	noRead       ending // ends with what Read is to return from now on
+	reading sync.Mutex
+	chunk   js.Value     // Uint8Array, read in part; under reading
+	left    int          // bytes of it that were not read
+	next    chan settled // of a read that is under way, or nil
+	deadlines
+	noRead ending // ends with what Read is to return from now on
 
-	writing       sync.Mutex
-	writeDeadline deadline
-	noWrite       ending
+	writing sync.Mutex
+	noWrite ending
 }
 
 var _ network.MuxedStream = (*wtStream)(nil)
@@ -477,8 +476,7 @@ func (s *wtStream) Close() error {
 
 // stopClocks is for the end: no timer goes on for a stream that nobody uses any more.
 func (s *wtStream) stopClocks() {
-	s.readDeadline.stop()
-	s.writeDeadline.stop()
+	s.deadlines.stop()
 }
 
 func (s *wtStream) Reset() error { return s.ResetWithError(0) }
@@ -507,22 +505,6 @@ func wtError(code network.StreamErrorCode) (out js.Value) {
 // call calls a method that gives a promise; how that ends doesn't matter any more.
 func (s *wtStream) call(on js.Value, method string, args ...any) {
 	try(func() { ignore(on.Call(method, args...)) })
-}
-
-func (s *wtStream) SetDeadline(t time.Time) error {
-	s.readDeadline.set(t)
-	s.writeDeadline.set(t)
-	return nil
-}
-
-func (s *wtStream) SetReadDeadline(t time.Time) error {
-	s.readDeadline.set(t)
-	return nil
-}
-
-func (s *wtStream) SetWriteDeadline(t time.Time) error {
-	s.writeDeadline.set(t)
-	return nil
 }
 
 // wtNetConn is a stream for the handshake.
