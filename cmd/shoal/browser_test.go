@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"shoal"
+	"shoal/internal/browsertest"
 	"shoal/internal/buildwasm"
-	"shoal/internal/chromium"
 	"shoal/internal/page"
 	"shoal/peer"
 	"shoal/testnet"
@@ -33,12 +33,7 @@ func needBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the browser's peer, and starts browsers")
 	}
-	if _, err := chromium.Find(); err != nil {
-		if os.Getenv("SHOAL_BROWSER") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	browsertest.NeedChromium(t)
 }
 
 // builtPeer has the browser's peer built once for all tests: the one inside this program may be of another source. TestMain
@@ -222,10 +217,7 @@ func (p *program) tabStep(t *testing.T) int {
 // The peer runs without a page, in Node, trains, and leaves politely.
 func TestTabInNode(t *testing.T) {
 	needBrowser(t)
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip(err)
-	}
+	node := browsertest.NeedNode(t)
 	script := nodeFolder(t)
 	up := startProgram(t, "up", writeRun(t, smallRun(1_000_000)), "--peers", "2", "--listen", "127.0.0.1:0", "--page", "none")
 	link := up.line(t, "shoal:")
@@ -326,10 +318,7 @@ func (p *program) usage(t *testing.T) (program, tensors int64) {
 func TestTabMemory(t *testing.T) {
 	needBrowser(t)
 	needLong(t)
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip(err)
-	}
+	node := browsertest.NeedNode(t)
 	file := writeRun(t, smallRun(1500))
 	script := nodeFolder(t)
 	want := undisturbed(t, 1500)

@@ -39,15 +39,36 @@ type Page struct {
 	Timeout time.Duration           // 0: 2 minutes
 }
 
+// NeedChromium skips a test where there is no Chromium, unless SHOAL_BROWSER is set, as CI does: then the test fails.
+func NeedChromium(t testing.TB) {
+	t.Helper()
+	_, err := chromium.Find()
+	need(t, err)
+}
+
+// NeedNode is NeedChromium for Node, whose path it returns.
+func NeedNode(t testing.TB) string {
+	t.Helper()
+	path, err := exec.LookPath("node")
+	need(t, err)
+	return path
+}
+
+func need(t testing.TB, err error) {
+	t.Helper()
+	switch {
+	case err == nil:
+	case os.Getenv("SHOAL_BROWSER") != "":
+		t.Fatal(err)
+	default:
+		t.Skip(err)
+	}
+}
+
 // Run opens the page and returns its result. Without Chromium the test is skipped, unless SHOAL_BROWSER is set, as CI does.
 func (p Page) Run(t testing.TB) json.RawMessage {
 	t.Helper()
-	if _, err := chromium.Find(); err != nil {
-		if os.Getenv("SHOAL_BROWSER") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	NeedChromium(t)
 	said := make(chan Message, 64)
 	server := p.serve(t, said)
 	defer server.Close()

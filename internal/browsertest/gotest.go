@@ -45,13 +45,7 @@ func (g GoTest) Run(t testing.TB) {
 // is set.
 func (g GoTest) RunNode(t testing.TB, node ...string) {
 	t.Helper()
-	path, err := exec.LookPath("node")
-	if err != nil {
-		if os.Getenv("SHOAL_BROWSER") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	path := NeedNode(t)
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -90,13 +90,7 @@ func inChromium(t *testing.T, folder string, plain bool, args []string) string {
 // inNode does so in Node.
 func inNode(t *testing.T, folder string, relaxed bool, args []string) string {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	if err != nil {
-		if os.Getenv("SHOAL_BROWSER") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	node := browsertest.NeedNode(t)
 	all := append(relaxedFlag(t, node, relaxed), "--expose-gc", "testdata/node.mjs", folder, "-test.v")
 	out, err := exec.Command(node, append(all, args...)...).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "\nPASS") {
