@@ -85,6 +85,16 @@ func then(promise js.Value, f func(settled)) (forget func()) {
 	return forget
 }
 
+// soon has f called, which must not block, as a task of its own: once what is under way is done, and what follows from it.
+func soon(f func()) {
+	var number int
+	number = calls.add(func(js.Value) {
+		calls.remove(number)
+		f()
+	})
+	js.Global().Call("setTimeout", function(number), 0)
+}
+
 // await waits for a promise. When ctx ends first, nobody hears of what becomes of it.
 func await(ctx context.Context, promise js.Value) (js.Value, error) {
 	c := make(chan settled, 1)

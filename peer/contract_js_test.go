@@ -491,3 +491,50 @@ func TestContractEnd(t *testing.T) {
 		}
 	})
 }
+
+// A connection may end, by either end, while writes wait for room; resetting their streams then, as everybody does, is harmless.
+// (Chromium's tab crashes when a stream is aborted between the end of its session and the failure of its write.)
+func TestContractEndWhileWriting(t *testing.T) {
+	eachContract(t, func(t *testing.T, tr browserTransport) {
+		for _, other := range []bool{false, true} {
+			c := tr.dial(t)
+			chunk := make([]byte, 1<<20)
+			var streams []network.MuxedStream
+			for range 4 {
+				s := ask(t, c, "mute 3000")
+				streams = append(streams, s)
+				s.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+				var err error
+				for err == nil {
+					_, err = s.Write(chunk)
+				}
+				if !timedOut(err) {
+					t.Fatal(err)
+				}
+				s.SetWriteDeadline(time.Time{})
+			}
+			resetAll := func() {
+				for _, s := range streams {
+					s.Reset()
+				}
+			}
+			var writers sync.WaitGroup
+			for _, s := range streams {
+				writers.Go(func() {
+					if _, err := s.Write(chunk); err == nil {
+						t.Error("wrote to whom nobody reads")
+					}
+					resetAll()
+				})
+			}
+			if other {
+				ask(t, c, "end")
+			} else {
+				c.Close()
+				resetAll()
+			}
+			writers.Wait()
+			c.Close()
+		}
+	})
+}

@@ -487,9 +487,19 @@ func (s *wtStream) ResetWithError(code network.StreamErrorCode) error {
 	said := wtError(code)
 	s.noWrite.end(why)
 	s.noRead.end(why)
-	s.call(s.writer, "abort", said) // also after CloseWrite, when not all has left
+	s.abort(said) // also after CloseWrite, when not all has left
 	s.call(s.reader, "cancel", said)
 	return nil
+}
+
+// abort gives up what was written, a moment later: between the end of a session and the failure of the writes that wait in it,
+// which are noticed one after the other, Chromium (156) doesn't survive it.
+func (s *wtStream) abort(why js.Value) {
+	soon(func() {
+		if s.conn.ctx.Err() == nil {
+			s.call(s.writer, "abort", why)
+		}
+	})
 }
 
 // wtError is what a stream is aborted with, so that the other end gets the code.

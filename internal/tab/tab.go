@@ -130,7 +130,10 @@ func (t *tab) give(w http.ResponseWriter, r *http.Request) {
 	flush := http.NewResponseController(w)
 	flush.SetWriteDeadline(time.Time{})
 	flush.Flush()
-	defer context.AfterFunc(r.Context(), func() { t.input.Close() })()
+	defer context.AfterFunc(r.Context(), func() { // the page listens as long as it lives
+		t.input.Close()
+		t.end(errors.New("the tab has crashed"))
+	})()
 	b := make([]byte, 4096)
 	for {
 		n, err := t.input.Read(b)
@@ -171,6 +174,10 @@ func (t *tab) state(m said) {
 	default:
 		return
 	}
+	t.end(err)
+}
+
+func (t *tab) end(err error) {
 	select {
 	case t.ended <- err:
 	default: // it has ended already
