@@ -56,8 +56,9 @@ gen:
 dist: wasm
 	go run ./scripts/dist
 
-long:
+long: wasm build
 	go test -count=1 ./cmd/shoal -run 'TestDefaultRun|TestMemoryOf64Million|TestEightStartAtOnce|Killed|TestBrokenPath|TestUnplugged|TestStoppedForLong|TestJoinSpeed|TestSlowPeerSpeed|TestTabsEndWithOneHash|TestTabMemory|TestTabStoppedForLong' -long -v -timeout 30m
+	SHOAL_LONG=1 scripts/pagetest/run.sh long.test.mjs
 
 # Ways to share out a run, compared: the tables and the plot of docs/strategies.md.
 compare: build

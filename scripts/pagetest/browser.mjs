@@ -17,8 +17,7 @@ function find(list, what, debian) {
 
 const options = () => ({
   executablePath: find([process.env.CHROMIUM, ...names], 'Chromium', 'chromium'), headless: true,
-  args: ['--host-resolver-rules=MAP shoal.test 127.0.0.1', '--enable-blink-features=ForceEagerMeasureMemory', // answers at once
-    ...(process.getuid?.() === 0 ? ['--no-sandbox'] : [])],
+  args: ['--host-resolver-rules=MAP shoal.test 127.0.0.1', ...(process.getuid?.() === 0 ? ['--no-sandbox'] : [])],
 });
 
 /** Starts Chromium, or what CHROMIUM names. The page is reachable as shoal.test, too, which is no secure address. */
