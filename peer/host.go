@@ -134,7 +134,7 @@ func (h *Host) open(ctx context.Context, id peer.ID, addrs []ma.Multiaddr, proto
 	if id == h.host.ID() {
 		return nil, fmt.Errorf("dial peer %s: %w: that is this peer itself", id, ErrUnreachable)
 	}
-	h.host.Peerstore().AddAddrs(id, addrs, peerstore.RecentlyConnectedAddrTTL) // who opens streams names them each time
+	h.host.Peerstore().AddAddrs(id, addrs, peerstore.TempAddrTTL) // who opens streams names them each time
 	conn, err := h.dial(ctx, id)
 	if errors.Is(err, ErrRefused) {
 		return nil, err

@@ -62,6 +62,7 @@ func killed(t *testing.T, hash string, all []*program, victims ...int) {
 // With two backups and five daemons any two may be killed at the same instant: by default the leader and another one, with
 // -long every two of the five by the order in which they came.
 func TestTwoOfFiveKilled(t *testing.T) {
+	t.Parallel()
 	const steps = 500
 	hash := undisturbed(t, steps)
 	run := smallRun(steps)

@@ -70,6 +70,7 @@ func faultsOf(t *testing.T, list ...string) (all []testnet.Fault) {
 
 // What happens to peers does not change what is trained.
 func TestFaultsKeepTheHash(t *testing.T) {
+	t.Parallel()
 	run := smallRun(400)
 	run.Data.Eval = 0
 	one := runTestnet(t, testnet.Config{RunFile: run, Peers: 1})

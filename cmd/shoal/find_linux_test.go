@@ -39,6 +39,7 @@ func TestMachinesFindTheRun(t *testing.T) {
 
 // TestNobodyFindsTheRun is about what a user reads who looks in the wrong place.
 func TestNobodyFindsTheRun(t *testing.T) {
+	t.Parallel()
 	ns := namespaces(t, 1)
 	in := func(args ...string) *program {
 		return startCommand(t, "ip", append([]string{"netns", "exec", ns[0], self(t)}, args...)...)

@@ -76,6 +76,7 @@ func (k *kept) killed(t *testing.T, n int) (left []*program) {
 // TestLostShardsGoBack: when all who hold some shard are killed at once, those that are left go back to the last checkpoint by
 // themselves, and to the right hash, with one that joins late.
 func TestLostShardsGoBack(t *testing.T) {
+	t.Parallel()
 	k := keepers(t, 5, 800, 2, false)
 	left := k.killed(t, 2)
 	for _, p := range left {
@@ -89,6 +90,7 @@ func TestLostShardsGoBack(t *testing.T) {
 // TestStoppedForTooLong: those who hold some shard were only stopped, but for longer than mesh.lost_after. The others have gone
 // back meanwhile; when they go on they are told so, and come in again.
 func TestStoppedForTooLong(t *testing.T) {
+	t.Parallel()
 	k := keepers(t, 5, 800, 2, false)
 	for _, p := range k.all[:2] {
 		p.cmd.Process.Signal(syscall.SIGSTOP)
@@ -107,6 +109,7 @@ func TestStoppedForTooLong(t *testing.T) {
 
 // TestKilledGoingBack: one more is killed while the others go back.
 func TestKilledGoingBack(t *testing.T) {
+	t.Parallel()
 	k := keepers(t, 7, 400, 2, false)
 	left := k.killed(t, 2)
 	left[0].says(t, ": going back to the checkpoint of step ")
@@ -135,6 +138,7 @@ func TestRecoverGoesBack(t *testing.T) {
 // TestLostShards: where nobody has all files of a checkpoint, those that are left wait for mesh.lost_after and end with one
 // line that tells how to go on; and that goes on to the right hash. With three peers the quorum is lost too.
 func TestLostShards(t *testing.T) {
+	t.Parallel()
 	for _, peers := range []int{3, 5} {
 		k := keepers(t, peers, 400, 2, true)
 		left := k.killed(t, 2)
@@ -193,6 +197,7 @@ func merged(t *testing.T, dirs []string) string {
 
 // TestLostShardsComeBack: those who hold some shard were only stopped, and go on within mesh.lost_after: so does the run.
 func TestLostShardsComeBack(t *testing.T) {
+	t.Parallel()
 	for _, peers := range []int{3, 5} {
 		k := keepers(t, peers, 400, 60, false)
 		all := k.all
@@ -229,6 +234,7 @@ func TestResumeWhenAllAreGone(t *testing.T) {
 // TestLostData: the only peer that has the run's files is killed. The others go on with what they have fetched, then wait and
 // say so; one that joins with the files lets them go on, to the right hash.
 func TestLostData(t *testing.T) {
+	t.Parallel()
 	run, small := smallText(t)
 	line, err := os.ReadFile(small)
 	if err != nil {

@@ -5,16 +5,20 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
 // lan is a network of machines, which are network namespaces: machine i is 10.77.0.1+i, and sees nothing but the others.
 type lan struct {
 	t        *testing.T
+	number   int64    // among those of this process
 	hub      string   // the namespace with the switches
 	machines []string // namespaces
 	caches   []string // folders by machine
 }
+
+var lans atomic.Int64
 
 // newLAN makes n machines. They are gone when the test ends.
 func newLAN(t *testing.T, n int) *lan {
@@ -25,7 +29,7 @@ func newLAN(t *testing.T, n int) *lan {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("network namespaces need the program ip (package iproute2)")
 	}
-	l := &lan{t: t}
+	l := &lan{t: t, number: lans.Add(1)}
 	l.hub = l.namespace("hub")
 	for _, name := range []string{"hub", "far"} {
 		l.ip("-n", l.hub, "link", "add", name, "type", "bridge")
@@ -59,7 +63,7 @@ func (l *lan) ip(args ...string) {
 
 func (l *lan) namespace(name string) string {
 	l.t.Helper()
-	name = fmt.Sprintf("%s%s", namespacePrefix(), name)
+	name = fmt.Sprintf("%s%d-%s", namespacePrefix(), l.number, name)
 	l.ip("netns", "add", name)
 	l.t.Cleanup(func() {
 		if out, err := exec.Command("ip", "netns", "del", name).CombinedOutput(); err != nil {

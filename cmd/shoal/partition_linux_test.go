@@ -29,6 +29,7 @@ func machinesUp(t *testing.T, l *lan, run *shoal.RunFile, deaths int, flags ...s
 // whole again, its peers join again by themselves, and all end with what an undisturbed run ends with: there never were
 // two runs.
 func TestPartition(t *testing.T) {
+	t.Parallel()
 	l := newLAN(t, 5)
 	run, hash, slow := paced(t, 5, 15*time.Second)
 	run.Mesh.Backups = 2
@@ -84,6 +85,7 @@ func TestPartition(t *testing.T) {
 // The path between two peers breaks, without a word, and both reach the third: that one carries their streams, and nobody
 // is taken out.
 func TestBrokenPath(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		a, b int

@@ -67,6 +67,7 @@ func TestCtrlC(t *testing.T) {
 
 // A peer may come when the run has begun long ago.
 func TestLateJoiner(t *testing.T) {
+	t.Parallel()
 	const steps = 2000
 	hash := undisturbed(t, steps)
 	up := startProgram(t, "up", writeRun(t, smallRun(steps)), "--listen", "127.0.0.1:0")
