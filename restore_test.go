@@ -75,13 +75,13 @@ func TestGoesBack(t *testing.T) {
 // members, wait until the others have read it, and get their parts from them; all end as if nothing had happened.
 func TestGoesBackWithoutAllFiles(t *testing.T) {
 	run := small()
-	run.Train.Steps, run.Mesh.Backups, run.Mesh.LostAfter = 900, 0, 1
+	run.Train.Steps, run.Mesh.Backups, run.Mesh.LostAfter = 450, 0, 1
 	want := together(t, peers(1, func(_ int, c *Config) { c.RunFile = run })...)[0]
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	kept, whole := *run, make(chan struct{}) // closed when there is a checkpoint
 	saved := sync.OnceFunc(func() { close(whole) })
-	kept.Checkpoint.Every = 300
+	kept.Checkpoint.Every = 150
 	var link string
 	var said notices
 	cfgs := keeping(3, t.TempDir(), func(i int, c *Config) {
@@ -90,7 +90,7 @@ func TestGoesBackWithoutAllFiles(t *testing.T) {
 			c.RunFile = &kept
 			c.OnOwnLink = func(l string) { link = l }
 			c.Progress = func(p Progress) {
-				if p.Step == 301 {
+				if p.Step == 151 {
 					saved()
 				}
 			}
@@ -102,7 +102,7 @@ func TestGoesBackWithoutAllFiles(t *testing.T) {
 			}
 		}
 	})
-	cfgs[0].RunFile.Checkpoint.Every = 300
+	cfgs[0].RunFile.Checkpoint.Every = 150
 	var late [2]*Report
 	var lateErr [2]error
 	var wg sync.WaitGroup
@@ -123,7 +123,7 @@ func TestGoesBackWithoutAllFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		sameRun(t, want, got)
-		if got.ResumedStep == 0 || got.ResumedStep%300 != 0 || !maps.Equal(got.StepHashes, want.StepHashes) {
+		if got.ResumedStep == 0 || got.ResumedStep%150 != 0 || !maps.Equal(got.StepHashes, want.StepHashes) {
 			t.Errorf("peer %d: it says that it went on from step %d", i, got.ResumedStep)
 		}
 		if !reflect.DeepEqual(got.Views, reports[0].Views) {
