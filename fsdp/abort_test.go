@@ -2,6 +2,7 @@ package fsdp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -373,4 +374,19 @@ func committed(t *testing.T, d *Decider) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// An attempt is over as soon as Comm says so, not a moment later: what fails in between, as samples that nobody waits for any
+// more, must not end the run.
+func TestAttemptIsOverAtOnce(t *testing.T) {
+	why := errors.New("the log says so")
+	until, end := context.WithCancelCause(t.Context())
+	a := &attempt{ctx: t.Context(), until: until}
+	if err := a.check(); err != nil {
+		t.Fatal(err)
+	}
+	end(why)
+	if err := a.check(); !errors.Is(err, why) || !errors.As(err, &interrupted{}) {
+		t.Errorf("check returns %v", err)
+	}
 }

@@ -15,9 +15,10 @@ type attempt struct {
 	e      *Engine
 	ctx    context.Context // ends with the attempt
 	cancel context.CancelCauseFunc
-	stop   func() bool // stops waiting for the attempt's end
-	want   int         // microbatches of the step
-	takes  []bool      // by rank: who computes in the current walk, and so takes what is gathered for it
+	until  context.Context // Comm's, with which the attempt ends
+	stop   func() bool     // stops waiting for the attempt's end
+	want   int             // microbatches of the step
+	takes  []bool          // by rank: who computes in the current walk, and so takes what is gathered for it
 	units  []arrival
 	fills  []Fill // that have something to do
 
@@ -83,14 +84,17 @@ func (e *Engine) begin(ctx context.Context, m int) (*attempt, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.until = until
 	a.stop = context.AfterFunc(until, func() { a.cancel(context.Cause(until)) })
 	return a, nil
 }
 
 // check returns an error once the attempt is over.
 func (a *attempt) check() error {
-	if a.ctx.Err() != nil {
-		return interrupted{context.Cause(a.ctx)}
+	for _, ctx := range []context.Context{a.until, a.ctx} { // a.ctx ends a moment later
+		if ctx.Err() != nil {
+			return interrupted{context.Cause(ctx)}
+		}
 	}
 	return nil
 }
