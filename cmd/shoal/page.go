@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 
 	"shoal"
 	"shoal/internal/page"
@@ -36,11 +35,12 @@ func (n *nodeFlags) servePage(cfg *shoal.Config) (*page.Server, error) {
 	if err != nil {
 		return nil, wrong(err)
 	}
-	at := n.page
-	if at == "" {
-		at = pageAddress(cfg.Listen)
+	var s *page.Server
+	if n.page == "" {
+		s, err = page.ServeNear(pageHost(cfg.Listen), h)
+	} else {
+		s, err = page.Serve(n.page, h, nil)
 	}
-	s, err := page.Serve(at, h, nil)
 	if err != nil {
 		return nil, wrong(err)
 	}
@@ -63,18 +63,17 @@ func (n *nodeFlags) servePage(cfg *shoal.Config) (*page.Server, error) {
 	return s, nil
 }
 
-// pageAddress is where the page is served by default: where the peer listens, this machine alone or everywhere.
-func pageAddress(listen []string) string {
-	port := strconv.Itoa(page.Near)
+// pageHost is where the page is served by default: where the peer listens, this machine alone or everywhere.
+func pageHost(listen []string) string {
 	alone := len(listen) > 0 && !slices.ContainsFunc(listen, func(addr string) bool {
 		host, _, err := net.SplitHostPort(addr)
 		ip, err2 := netip.ParseAddr(host)
 		return err != nil || host != "localhost" && (err2 != nil || !ip.IsLoopback())
 	})
 	if alone {
-		return net.JoinHostPort("127.0.0.1", port)
+		return "127.0.0.1"
 	}
-	return net.JoinHostPort("", port)
+	return ""
 }
 
 // pageLinks are the addresses that one opens in a browser to join by a link. s may be nil.

@@ -221,30 +221,32 @@ type Server struct {
 	served   sync.WaitGroup
 }
 
-// Near are ports that people can remember, of which Serve takes a free one where the address has port 4780.
+// ServeNear tries near and the ports after it, which people can remember.
 const (
-	Near     = 4780
+	near     = 4780
 	nearMost = 20
 )
 
-// Serve serves h at addr, host:port. If the port is Near and taken, one of the next is used, or any. around, if not nil, is
-// what answers, and hands on to h what it doesn't answer itself.
+// ServeNear is Serve at a host, empty for all of this machine's addresses, and the first free port from 4780 on, or any.
+func ServeNear(host string, h *Handler) (s *Server, err error) {
+	for i := range nearMost + 1 {
+		port := near + i
+		if i == nearMost {
+			port = 0
+		}
+		if s, err = Serve(net.JoinHostPort(host, strconv.Itoa(port)), h, nil); err == nil {
+			break
+		}
+	}
+	return s, err
+}
+
+// Serve serves h at addr, host:port. around, if not nil, is what answers, and hands on to h what it doesn't answer itself.
 func Serve(addr string, h *Handler, around http.Handler) (*Server, error) {
 	if around == nil {
 		around = h
 	}
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
-	}
 	l, err := net.Listen("tcp", addr)
-	for i := 1; err != nil && port == strconv.Itoa(Near) && i <= nearMost; i++ {
-		next := Near + i
-		if i == nearMost {
-			next = 0
-		}
-		l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(next)))
-	}
 	if err != nil {
 		return nil, err
 	}
