@@ -14,17 +14,24 @@ const last = 200;       // lines that are kept for when something goes wrong
 
 /** Starts it. The result has the page's address with the invitation, what the daemon said last, and stop. */
 export async function startDaemon() {
+  const run = await readFile(path.join(root, 'examples/small.yaml'), 'utf8');
+  return start(run.replace(/steps: \d+/, 'steps: 1000000'), ['up', 'run.yaml', '--peers', '1', '--page', '127.0.0.1:0'], (line) => line.match(/https?:\/\/\S+#shoal:\S+/)?.[0]);
+}
+
+/** Starts another daemon of the same run, and waits until it has done a step. */
+export const startOther = (daemon) => start('', ['join', daemon.address.split('#')[1]], (line) => line.match(/^step [1-9]/)?.[0]);
+
+/** Starts the program, and waits for a line in which find finds something: the address. */
+async function start(run, args, find) {
   if (!existsSync(program)) throw new Error(`${program} is missing: run \`make wasm build\` first`);
   const folder = await mkdtemp(path.join(tmpdir(), 'shoal-pagetest-'));
-  const run = await readFile(path.join(root, 'examples/small.yaml'), 'utf8');
-  await writeFile(path.join(folder, 'run.yaml'), run.replace(/steps: \d+/, 'steps: 1000000'));
-  const child = spawn(program, ['up', path.join(folder, 'run.yaml'), '--peers', '1', '--cores', '1', '--listen', '127.0.0.1:0', '--page', '127.0.0.1:0'],
-    { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] });
+  await writeFile(path.join(folder, 'run.yaml'), run);
+  const child = spawn(program, [...args, '--cores', '1', '--listen', '127.0.0.1:0'], { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] });
   const lines = [];
   const gone = new Promise((resolve) => { child.on('close', resolve); child.on('error', resolve); });
   const address = await new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`no address of a page after ${patience} ms:\n${lines.join('\n')}`)), patience);
-    gone.then(() => reject(new Error(`${program} up has ended:\n${lines.join('\n')}`)));
+    const timer = setTimeout(() => reject(new Error(`not in the run after ${patience} ms:\n${lines.join('\n')}`)), patience);
+    gone.then(() => reject(new Error(`${program} ${args[0]} has ended:\n${lines.join('\n')}`)));
     for (const stream of [child.stdout, child.stderr]) {
       let rest = '';
       stream.setEncoding('utf8').on('data', (text) => {
@@ -32,10 +39,10 @@ export async function startDaemon() {
         rest = got.pop();
         lines.push(...got);
         lines.splice(0, lines.length - last);
-        const found = lines.map((l) => l.match(/https?:\/\/\S+#shoal:\S+/)).find(Boolean);
+        const found = lines.map(find).find(Boolean);
         if (found) {
           clearTimeout(timer);
-          resolve(found[0]);
+          resolve(found);
         }
       });
     }

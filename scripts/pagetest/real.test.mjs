@@ -3,7 +3,7 @@
 import test, { before, after } from 'node:test';
 import assert from 'node:assert/strict';
 import { launch, launchFirefox } from './browser.mjs';
-import { startDaemon } from './daemon.mjs';
+import { startDaemon, startOther } from './daemon.mjs';
 
 const patience = 40000; // milliseconds for the next thing to happen, on a machine that does much else
 let daemon;
@@ -81,6 +81,33 @@ test('Chromium joins and trains from an insecure address, which has no shared me
     await leave(page);
   } finally {
     await browser.close();
+  }
+});
+
+test('a tab goes on without the daemon that served its page, and comes back after a pause', { timeout: 180000 }, async () => {
+  const serving = await startDaemon();
+  const others = [];
+  const browser = await launch();
+  try {
+    for (let i = 0; i < 2; i++) others.push(await startOther(serving)); // two of three still agree without the third
+    const page = await openPage(browser, serving.address);
+    await page.click('#main');
+    await state(page, 'Computing');
+    await works(page, 0);
+    await serving.stop();
+    const at = await step(page);
+    await page.waitForFunction((n) => document.querySelector('#progress').value > n + 20, at);
+    assert.match(await page.textContent('#ring .who'), /^2 daemons, 1 tab$/);
+    await page.click('#pause');
+    await state(page, 'Paused');
+    const had = await samples(page);
+    await page.click('#main');
+    await state(page, 'Computing');
+    await works(page, had);
+    assert.deepEqual(page.said, []);
+  } finally {
+    await browser.close();
+    await Promise.all([serving, ...others].map((d) => d.stop()));
   }
 });
 
