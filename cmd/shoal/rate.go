@@ -17,8 +17,12 @@ type rate struct {
 }
 
 func (r *rate) add(p shoal.Progress) {
-	if n := len(r.seen); n > 0 && p.Elapsed < r.seen[n-1].Elapsed {
-		r.seen = nil // this peer was away meanwhile
+	if n := len(r.seen); n > 0 {
+		gap, before := p.Elapsed-r.seen[n-1].Elapsed, r.seen[n-1].Elapsed-r.seen[0].Elapsed
+		stood := n > 1 && gap > rateWindow && gap > 10*before/time.Duration(n-1)
+		if gap < 0 || stood { // this peer was away meanwhile, or the run stood still
+			r.seen = nil
+		}
 	}
 	r.seen = append(r.seen, p)
 	drop := 0
