@@ -16,6 +16,20 @@ func TestHangs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for two deadlines")
 	}
+	for name, at := range map[string]func(fsdp.Point) bool{
+		"in its forward pass":          func(p fsdp.Point) bool { return p.Phase == fsdp.PhaseForward },
+		"before it gives its last sum": func(p fsdp.Point) bool { return p.Phase == fsdp.PhaseReduce && p.Unit == 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hangs(t, at)
+		})
+	}
+}
+
+// hangs has one of three peers hang from some step on, at a point.
+func hangs(t *testing.T, at func(fsdp.Point) bool) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	over := make(chan struct{}) // ends the hanging
@@ -40,7 +54,7 @@ func TestHangs(t *testing.T) {
 	hung := false
 	hanging.Go(func() {
 		cfg := Config{Link: <-link, Memory: 1 << 30, Cores: 1, Listen: []string{"127.0.0.1:0"}, At: func(p fsdp.Point) {
-			if p.Step >= 3 && p.Phase == fsdp.PhaseForward {
+			if p.Step >= 3 && at(p) {
 				hung = true
 				<-over
 			}

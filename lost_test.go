@@ -13,6 +13,18 @@ import (
 // A member that goes when it has taken everybody's gradients but not given all of its own leaves no stream to break: the
 // others wait for nothing but what will never come, and must hear from the log that it is gone. They come to the same end.
 func TestLostBeforeItsLastGradient(t *testing.T) {
+	for range 3 {
+		if lostBeforeItsLastGradient(t) {
+			return
+		}
+	}
+	t.Error("the other one was passed over three times, rather than lost")
+}
+
+// lostBeforeItsLastGradient is false if the first member went on without the other one, as it may when that one gets no time to
+// compute.
+func lostBeforeItsLastGradient(t *testing.T) bool {
+	t.Helper()
 	const step = 2
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -39,7 +51,7 @@ func TestLostBeforeItsLastGradient(t *testing.T) {
 		if roots++; roots == 2 { // the head's, and now the embedding's: the root's gradient would go next
 			select {
 			case <-given:
-			case <-over: // the first one has gone on without, as it may when this one gets no time to compute
+			case <-over:
 			}
 			runtime.Goexit()
 		}
@@ -55,7 +67,8 @@ func TestLostBeforeItsLastGradient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := golden(t); r.StateHash != want || len(r.Views) != 2 {
-		t.Errorf("state %s after %d views, want %s after 2", r.StateHash, len(r.Views), want)
+	if want := golden(t); r.StateHash != want {
+		t.Errorf("state %s after %d views, want %s", r.StateHash, len(r.Views), want)
 	}
+	return len(r.Views) == 2
 }

@@ -232,8 +232,7 @@ func TestReceivedBytes(t *testing.T) {
 		{"fsdp", "fixed16"}, {"ddp", "fixed16"}, {"fsdp", "fp32"}, {"ddp", "bf16"}} {
 		t.Run(c.strategy+" "+c.reduce, func(t *testing.T) {
 			run := runfile.Default()
-			run.Train.Steps, run.Train.Warmup, run.Data.Eval = 4, 1, 6
-			run.Train.Batch, run.Train.Microbatch = 12, 2
+			run.Train.Steps, run.Train.Warmup, run.Data.Eval = 4, 1, 64
 			run.Mesh.Strategy, run.Precision.Reduce, run.Wire.Packing = c.strategy, c.reduce, "off"
 			reports := together(t, peers(3, func(i int, c *Config) {
 				if i == 0 {

@@ -28,7 +28,8 @@ type attempt struct {
 	mu       sync.Mutex // guards what follows, and the counts in units
 	missing  int        // sums and fills that are not whole here
 	whole    chan struct{}
-	backups  []lent // sums on their way to backups
+	news     chan struct{} // has one after a part became whole
+	backups  []lent        // sums on their way to backups
 	inflight *gathering
 	planned  int    // place in the plan of the next unit to gather
 	giving   []lent // staging areas that others may still read from
@@ -65,7 +66,7 @@ func (i interrupted) Unwrap() error { return i.error }
 // begin enters the attempt that e.fence names, in which each sum is one of m microbatches. All is prepared before anything
 // can arrive.
 func (e *Engine) begin(ctx context.Context, m int) (*attempt, error) {
-	a := &attempt{e: e, want: m, units: make([]arrival, len(e.units)), whole: make(chan struct{})}
+	a := &attempt{e: e, want: m, units: make([]arrival, len(e.units)), whole: make(chan struct{}), news: make(chan struct{}, 1)}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	var err error
 	if a.fills, err = e.place.wanted(e.fills); err != nil {
@@ -197,5 +198,9 @@ var errClosed = errors.New("fsdp: the attempt is over")
 func (a *attempt) less() {
 	if a.missing--; a.missing == 0 {
 		close(a.whole)
+	}
+	select {
+	case a.news <- struct{}{}:
+	default:
 	}
 }

@@ -146,10 +146,19 @@ func (a *attempt) reduced() error {
 		return err
 	}
 	a.e.at(PhaseReduce, -1)
-	select {
-	case <-a.whole:
-	case <-a.ctx.Done():
-		return a.check()
+	for waits := true; waits; {
+		unit := -1
+		if k := a.lacks(); k >= 0 {
+			unit = a.e.layout.Ranges[k].Unit
+		}
+		a.e.cfg.Comm.SetPhase(PhaseReduce, unit) // so that whoever doesn't give its part is found out
+		select {
+		case <-a.whole:
+			waits = false
+		case <-a.news:
+		case <-a.ctx.Done():
+			return a.check()
+		}
 	}
 	if err := a.returned(&a.backups, 0); err != nil {
 		return err
@@ -159,6 +168,14 @@ func (a *attempt) reduced() error {
 
 // complete says whether all that is held here has the whole sum of this attempt.
 func (a *attempt) complete() error {
+	if k := a.lacks(); k >= 0 {
+		return fmt.Errorf("fsdp: internal error: step %d is committed and the sum of %s is not whole here", a.e.step, a.e.layout.name(k))
+	}
+	return nil
+}
+
+// lacks is a range that is held here without the whole sum of this attempt, or -1.
+func (a *attempt) lacks() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for k, r := range a.e.layout.Ranges {
@@ -168,8 +185,8 @@ func (a *attempt) complete() error {
 			continue
 		}
 		if mine && x.counted != a.want || !mine && !x.got[owner] {
-			return fmt.Errorf("fsdp: internal error: step %d is committed and the sum of %s is not whole here", a.e.step, a.e.layout.name(k))
+			return k
 		}
 	}
-	return nil
+	return -1
 }
