@@ -272,8 +272,9 @@ func TestPrefetchOverStreams(t *testing.T) {
 	var mu sync.Mutex
 	var events []fsdp.Event
 	together(t, peers(2, func(i int, c *Config) {
-		if i == 0 { // or both would hold all, and borrow nothing
-			c.RunFile.Mesh.Backups = 0
+		if i == 0 {
+			c.RunFile.Mesh.Backups = 0 // or both would hold all, and borrow nothing
+			c.Slow = 8                 // or a moment in which the other got no processor would leave it nothing to compute
 		}
 		if i == 1 {
 			c.Trace = func(e fsdp.Event) {
