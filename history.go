@@ -58,17 +58,31 @@ func (h *history) viewed(v *swarm.View, step int) {
 	if n := len(h.Views); n > 0 && h.Views[n-1].Number >= v.Number {
 		return
 	}
-	row := report.View{Number: v.Number, Reason: v.Reason, Step: step}
-	for _, p := range v.Members {
-		row.Members = append(row.Members, p.Peer)
+	row := report.View{Number: v.Number, Reason: v.Reason, Step: step, Members: make([]string, len(v.Members))}
+	for i, p := range v.Members {
+		row.Members[i] = p.Peer
 	}
 	h.Views = append(h.Views, row)
+	share(h.Views[max(0, len(h.Views)-2):])
+}
+
+// share has each view take the ids that are in the one before it from there: a long run has many views of few peers.
+func share(views []report.View) {
+	for i := 1; i < len(views); i++ {
+		before := views[i-1].Members
+		for k, id := range views[i].Members {
+			if at := slices.Index(before, id); at >= 0 {
+				views[i].Members[k] = before[at]
+			}
+		}
+	}
 }
 
 // set replaces what is known.
 func (h *history) set(p past) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	share(p.Views)
 	h.past, h.undone = p, false
 }
 
