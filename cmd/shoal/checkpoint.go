@@ -21,12 +21,7 @@ func (a *app) checkpointCommand() *cobra.Command {
 			"  shoal checkpoint verify kept/\n" +
 			"  shoal checkpoint export kept/ --out model/",
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return wrongInput{fmt.Errorf("unknown command %q, see `shoal help checkpoint`", args[0])}
-			}
-			return cmd.Help()
-		},
+		RunE: onlyCommands,
 	}
 	cmd.AddCommand(a.checkpointList(), a.checkpointVerify(), a.checkpointExport())
 	return cmd

@@ -125,12 +125,7 @@ func (a *app) root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return wrongInput{fmt.Errorf("unknown command %q, see `shoal help`", args[0])}
-			}
-			return cmd.Help()
-		},
+		RunE:          onlyCommands,
 	}
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
@@ -141,7 +136,7 @@ func (a *app) root() *cobra.Command {
 	})
 	root.PersistentFlags().BoolVar(&a.verbose, "verbose", false, "log what happens inside on stderr")
 	root.AddCommand(a.initCommand(), a.upCommand(), a.joinCommand(), a.testnetCommand(), a.sampleCommand(), a.evalCommand(), a.checkpointCommand(),
-		a.statusCommand(), a.recoverCommand(), a.tabCommand(), &cobra.Command{
+		a.statusCommand(), a.recoverCommand(), a.benchCommand(), a.tabCommand(), &cobra.Command{
 			Use:   "version",
 			Short: "Print the version",
 			Args:  takes(0, ""),
@@ -175,6 +170,15 @@ With every command:
 {{.InheritedFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}
 {{- end}}
 `
+
+// onlyCommands is RunE of a command that is nothing without one of its own commands.
+func onlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		_, name, _ := strings.Cut(cmd.CommandPath(), " ")
+		return wrongInput{fmt.Errorf("unknown command %q, see `%s`", args[0], strings.TrimSpace("shoal help "+name))}
+	}
+	return cmd.Help()
+}
 
 // takes refuses any other number of arguments than n.
 func takes(n int, what string) cobra.PositionalArgs {

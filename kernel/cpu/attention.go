@@ -79,11 +79,8 @@ func (o *ops) Attention(y, stats, qkv kernel.Buffer, s kernel.AttentionShape) {
 			seen.clearUnseen(e)
 			a.gemm.Gemm(kernel.NN, yh[t0*a.c:], a.c, e, keys, v, a.ld, rows, s.D, keys, false, &sc.gemm)
 			for t := t0; t < t0+rows; t++ {
-				inv := 1 / st[2*t+1]
 				out := yh[t*a.c:][:s.D]
-				for d := range out {
-					out[d] *= inv
-				}
+				o.loops.scale(out, out, 1/st[2*t+1])
 			}
 		}
 	})
@@ -106,7 +103,7 @@ func (o *ops) AttentionBackward(dqkv, dy, y, qkv, stats kernel.Buffer, s kernel.
 			a.gemm.Gemm(kernel.NT, p, keys, q[t0*a.ld:], a.ld, k, a.ld, rows, keys, s.D, false, &sc.gemm)
 			a.gemm.Gemm(kernel.NT, ds, keys, dyh[t0*a.c:], a.c, v, a.ld, rows, keys, s.D, false, &sc.gemm)
 			for i := range delta {
-				delta[i] = dot(dyh[(t0+i)*a.c:][:s.D], yh[(t0+i)*a.c:][:s.D])
+				delta[i] = o.loops.dot(dyh[(t0+i)*a.c:][:s.D], yh[(t0+i)*a.c:][:s.D])
 			}
 			o.loops.softmaxBackward(p, ds, seen, a.scale, st[2*t0:], delta)
 			seen.clearUnseen(p)

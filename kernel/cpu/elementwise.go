@@ -1,10 +1,6 @@
 package cpu
 
-import (
-	"math"
-
-	"shoal/kernel"
-)
+import "shoal/kernel"
 
 // Grains: elements per piece, for loops of about 0.5, 2 and 5 ns per element.
 const (
@@ -32,52 +28,20 @@ func (o *ops) GELUBackward(dx, x, dy kernel.Buffer) {
 
 func (o *ops) ReLU(y, x kernel.Buffer) {
 	ys, xs := f32(y), f32(x)
-	o.crew.split(len(ys), grainLight, func(_, lo, hi int) {
-		y, x := ys[lo:hi], xs[lo:hi]
-		for i, v := range x {
-			if !(v > 0 || v != v) {
-				v = 0
-			}
-			y[i] = v
-		}
-	})
+	o.crew.split(len(ys), grainLight, func(_, lo, hi int) { o.loops.relu(ys[lo:hi], xs[lo:hi]) })
 }
 
 func (o *ops) ReLUBackward(dx, x, dy kernel.Buffer) {
 	dxs, xs, dys := f32(dx), f32(x), f32(dy)
-	o.crew.split(len(dxs), grainLight, func(_, lo, hi int) {
-		dx, x, dy := dxs[lo:hi], xs[lo:hi], dys[lo:hi]
-		for i, v := range x {
-			d := dy[i]
-			if !(v > 0) {
-				d = 0
-			}
-			dx[i] = d
-		}
-	})
+	o.crew.split(len(dxs), grainLight, func(_, lo, hi int) { o.loops.reluBackward(dxs[lo:hi], xs[lo:hi], dys[lo:hi]) })
 }
 
 func (o *ops) ToBF16(dst, src kernel.Buffer) {
 	ds, ss := bf16(dst), f32(src)
-	o.crew.split(len(ds), grainLight, func(_, lo, hi int) {
-		d, s := ds[lo:hi], ss[lo:hi]
-		for i, v := range s {
-			u := math.Float32bits(v)
-			r := uint16((u + 0x7fff + u>>16&1) >> 16)
-			if v != v {
-				r = 0x7fc0
-			}
-			d[i] = r
-		}
-	})
+	o.crew.split(len(ds), grainLight, func(_, lo, hi int) { o.loops.toBF16(ds[lo:hi], ss[lo:hi]) })
 }
 
 func (o *ops) FromBF16(dst, src kernel.Buffer) {
 	ds, ss := f32(dst), bf16(src)
-	o.crew.split(len(ds), grainLight, func(_, lo, hi int) {
-		d, s := ds[lo:hi], ss[lo:hi]
-		for i, v := range s {
-			d[i] = math.Float32frombits(uint32(v) << 16)
-		}
-	})
+	o.crew.split(len(ds), grainLight, func(_, lo, hi int) { o.loops.fromBF16(ds[lo:hi], ss[lo:hi]) })
 }

@@ -4,8 +4,11 @@ package cpu
 // a distance between rows is given.
 type loops struct {
 	add          func(y, a, b []float32)                 // y = a + b; y may be a or b
+	scale        func(y, x []float32, by float32)        // y = x * by; y may be x
+	dot          func(a, b []float32) float32            // the lanes' sum of a*b
+	relu         func(y, x []float32)                    // y may be x
+	reluBackward func(dx, x, dy []float32)               // dx may be dy
 	sumColumns   func(t, x []float32, stride, count int) // t[c] = x[c] + x[c+stride] + ..., count terms from 0
-	exp          func(e, x []float32, sub float32)       // e = exp(x - sub); e may be x
 	gelu         func(y, x []float32)                    // y may be x
 	geluBackward func(dx, x, dy []float32)               // dx may be dy
 
@@ -20,9 +23,14 @@ type loops struct {
 	// normColumns makes len(dgamma) columns of dgamma and dbeta from len(mean) rows that are stride apart.
 	normColumns func(dgamma, dbeta, dy, x, mean, rstd []float32, stride int)
 
-	maxAbs   func(x []float32) uint32                     // the greatest pattern of |x|, 0 for none
-	quantize func(acc []int32, g []float32, a, b float32) // acc += quantum of g*a*b
-	adamW    func(p, m, v []float32, q []int32, h *adamScalars)
+	maxAbs     func(x []float32) uint32                     // the greatest pattern of |x|, 0 for none
+	quantize   func(acc []int32, g []float32, a, b float32) // acc += quantum of g*a*b
+	addI32     func(a, x []int32)                           // a += x, wrapping
+	sumSquares func(x []int32) (low, high uint64)           // both halves of the sum of x*x, for fewer than 2^32 elements
+	adamW      func(p, m, v []float32, q []int32, h *adamScalars)
+
+	toBF16   func(y []uint16, x []float32)
+	fromBF16 func(y []float32, x []uint16)
 }
 
 // ragged describes rows of a matrix with ld columns, of which row i uses the first n + i*grow.

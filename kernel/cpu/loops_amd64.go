@@ -9,15 +9,30 @@ package cpu
 //go:noescape
 func add512(y *float32, a *float32, b *float32, n int)
 
+// scale512 is scaleGeneric: y = x * by.
+//
+//go:noescape
+func scale512(y *float32, x *float32, n int, by float32)
+
+// dot512 is dotGeneric: the lanes' sum of a*b.
+//
+//go:noescape
+func dot512(a *float32, b *float32, n int) float32
+
+// relu512 is reluGeneric: y = x, and 0 where x <= 0.
+//
+//go:noescape
+func relu512(y *float32, x *float32, n int)
+
+// reluBackward512 is reluBackwardGeneric: dx = dy where x > 0, else 0.
+//
+//go:noescape
+func reluBackward512(dx *float32, x *float32, dy *float32, n int)
+
 // sumColumns512 is sumColumnsGeneric: t[c] = x[c] + x[c+stride] + ..., count > 0 terms from 0.
 //
 //go:noescape
 func sumColumns512(t *float32, x *float32, cols int, stride int, count int)
-
-// exp512 is expGeneric: e = exp(x - sub).
-//
-//go:noescape
-func exp512(e *float32, x *float32, n int, sub float32)
 
 // gelu512 is geluGeneric: y = gelu(x).
 //
@@ -64,25 +79,60 @@ func maxAbs512(x *float32, n int) uint32
 //go:noescape
 func quantize512(acc *int32, x *float32, n int, a float32, b float32)
 
+// addI32512 is addI32Generic: a += x, wrapping.
+//
+//go:noescape
+func addI32512(a *int32, x *int32, n int)
+
+// sumSquares512 is sumSquaresGeneric: sums of x*x in 8 lanes, wrapping, and the sums of the upper halves of what was added to them.
+//
+//go:noescape
+func sumSquares512(sums *[16]uint64, x *int32, n int)
+
 // adamW512 is adamWGeneric: h are the scalars in the order of adamScalars.
 //
 //go:noescape
 func adamW512(p *float32, m *float32, v *float32, q *int32, n int, h *float32)
+
+// toBF16512 is toBF16Generic: y = x rounded to nearest even, NaN as 0x7fc0; n > 0 is a multiple of 16.
+//
+//go:noescape
+func toBF16512(y *uint16, x *float32, n int)
+
+// fromBF16512 is fromBF16Generic: y = x as float32; n > 0 is a multiple of 16.
+//
+//go:noescape
+func fromBF16512(y *float32, x *uint16, n int)
 
 // add256 is addGeneric: y = a + b.
 //
 //go:noescape
 func add256(y *float32, a *float32, b *float32, n int)
 
+// scale256 is scaleGeneric: y = x * by.
+//
+//go:noescape
+func scale256(y *float32, x *float32, n int, by float32)
+
+// dot256 is dotGeneric: the lanes' sum of a*b.
+//
+//go:noescape
+func dot256(a *float32, b *float32, n int) float32
+
+// relu256 is reluGeneric: y = x, and 0 where x <= 0.
+//
+//go:noescape
+func relu256(y *float32, x *float32, n int)
+
+// reluBackward256 is reluBackwardGeneric: dx = dy where x > 0, else 0.
+//
+//go:noescape
+func reluBackward256(dx *float32, x *float32, dy *float32, n int)
+
 // sumColumns256 is sumColumnsGeneric: t[c] = x[c] + x[c+stride] + ..., count > 0 terms from 0.
 //
 //go:noescape
 func sumColumns256(t *float32, x *float32, cols int, stride int, count int)
-
-// exp256 is expGeneric: e = exp(x - sub).
-//
-//go:noescape
-func exp256(e *float32, x *float32, n int, sub float32)
 
 // gelu256 is geluGeneric: y = gelu(x).
 //
@@ -129,7 +179,27 @@ func maxAbs256(x *float32, n int) uint32
 //go:noescape
 func quantize256(acc *int32, x *float32, n int, a float32, b float32)
 
+// addI32256 is addI32Generic: a += x, wrapping.
+//
+//go:noescape
+func addI32256(a *int32, x *int32, n int)
+
+// sumSquares256 is sumSquaresGeneric: sums of x*x in 8 lanes, wrapping, and the sums of the upper halves of what was added to them.
+//
+//go:noescape
+func sumSquares256(sums *[16]uint64, x *int32, n int)
+
 // adamW256 is adamWGeneric: h are the scalars in the order of adamScalars.
 //
 //go:noescape
 func adamW256(p *float32, m *float32, v *float32, q *int32, n int, h *float32)
+
+// toBF16256 is toBF16Generic: y = x rounded to nearest even, NaN as 0x7fc0; n > 0 is a multiple of 16.
+//
+//go:noescape
+func toBF16256(y *uint16, x *float32, n int)
+
+// fromBF16256 is fromBF16Generic: y = x as float32; n > 0 is a multiple of 16.
+//
+//go:noescape
+func fromBF16256(y *float32, x *uint16, n int)

@@ -41,6 +41,164 @@ done1:
 	VZEROUPPER
 	RET
 
+// func scale512(y *float32, x *float32, n int, by float32)
+// Requires: AVX, AVX512F
+TEXT ·scale512(SB), NOSPLIT, $0-28
+	MOVQ         y+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS by+24(FP), Z0
+	XORQ         BX, BX
+	SUBQ         $0x10, DX
+	JLT          tail1
+
+vectors1:
+	VMOVUPS (CX)(BX*1), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS Z1, (AX)(BX*1)
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, DX
+	JGE     vectors1
+
+tail1:
+	ADDQ      $0x10, DX
+	JZ        done1
+	LEAQ      masks<>+64(SB), SI
+	SHLQ      $0x02, DX
+	SUBQ      DX, SI
+	VMOVDQU32 (SI), Z1
+	VPTESTMD  Z1, Z1, K1
+	VMOVUPS.Z (CX)(BX*1), K1, Z1
+	VMULPS    Z0, Z1, Z0
+	VMOVUPS   Z0, K1, (AX)(BX*1)
+
+done1:
+	VZEROUPPER
+	RET
+
+// func dot512(a *float32, b *float32, n int) float32
+// Requires: AVX, AVX512F
+TEXT ·dot512(SB), NOSPLIT, $0-28
+	MOVQ    a+0(FP), AX
+	MOVQ    b+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVUPS constants<>+0(SB), Z0
+	XORQ    BX, BX
+	SUBQ    $0x10, DX
+	JLT     tail1
+
+vectors1:
+	VMOVUPS (AX)(BX*1), Z1
+	VMOVUPS (CX)(BX*1), Z2
+	VMULPS  Z2, Z1, Z1
+	VADDPS  Z1, Z0, Z0
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, DX
+	JGE     vectors1
+
+tail1:
+	ADDQ      $0x10, DX
+	JZ        done1
+	LEAQ      masks<>+64(SB), SI
+	SHLQ      $0x02, DX
+	SUBQ      DX, SI
+	VMOVDQU32 (SI), Z1
+	VPTESTMD  Z1, Z1, K1
+	VMOVUPS.Z (AX)(BX*1), K1, Z1
+	VMOVUPS.Z (CX)(BX*1), K1, Z2
+	VMULPS    Z2, Z1, Z1
+	VADDPS    Z1, Z0, Z0
+
+done1:
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VADDPS        Y1, Y0, Y1
+	VEXTRACTF128  $0x01, Y1, X0
+	VADDPS        X0, X1, X0
+	VPERMILPS     $0x0e, X0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x01, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSS        X0, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func relu512(y *float32, x *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·relu512(SB), NOSPLIT, $0-24
+	MOVQ    y+0(FP), AX
+	MOVQ    x+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVUPS constants<>+0(SB), Z0
+	XORQ    BX, BX
+	SUBQ    $0x10, DX
+	JLT     tail1
+
+vectors1:
+	VMOVUPS   (CX)(BX*1), Z1
+	VCMPPS    $0x06, Z0, Z1, K1
+	VBLENDMPS Z1, Z0, K1, Z2
+	VMOVUPS   Z2, (AX)(BX*1)
+	ADDQ      $0x40, BX
+	SUBQ      $0x10, DX
+	JGE       vectors1
+
+tail1:
+	ADDQ      $0x10, DX
+	JZ        done1
+	LEAQ      masks<>+64(SB), SI
+	SHLQ      $0x02, DX
+	SUBQ      DX, SI
+	VMOVDQU32 (SI), Z1
+	VPTESTMD  Z1, Z1, K1
+	VMOVUPS.Z (CX)(BX*1), K1, Z1
+	VCMPPS    $0x06, Z0, Z1, K2
+	VBLENDMPS Z1, Z0, K2, Z3
+	VMOVUPS   Z3, K1, (AX)(BX*1)
+
+done1:
+	VZEROUPPER
+	RET
+
+// func reluBackward512(dx *float32, x *float32, dy *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·reluBackward512(SB), NOSPLIT, $0-32
+	MOVQ    dx+0(FP), AX
+	MOVQ    x+8(FP), CX
+	MOVQ    dy+16(FP), DX
+	MOVQ    n+24(FP), BX
+	VMOVUPS constants<>+0(SB), Z0
+	XORQ    SI, SI
+	SUBQ    $0x10, BX
+	JLT     tail1
+
+vectors1:
+	VMOVUPS   (CX)(SI*1), Z1
+	VMOVUPS   (DX)(SI*1), Z2
+	VCMPPS    $0x1e, Z0, Z1, K1
+	VBLENDMPS Z2, Z0, K1, Z3
+	VMOVUPS   Z3, (AX)(SI*1)
+	ADDQ      $0x40, SI
+	SUBQ      $0x10, BX
+	JGE       vectors1
+
+tail1:
+	ADDQ      $0x10, BX
+	JZ        done1
+	LEAQ      masks<>+64(SB), DI
+	SHLQ      $0x02, BX
+	SUBQ      BX, DI
+	VMOVDQU32 (DI), Z1
+	VPTESTMD  Z1, Z1, K1
+	VMOVUPS.Z (CX)(SI*1), K1, Z1
+	VMOVUPS.Z (DX)(SI*1), K1, Z2
+	VCMPPS    $0x1e, Z0, Z1, K2
+	VBLENDMPS Z2, Z0, K2, Z4
+	VMOVUPS   Z4, K1, (AX)(SI*1)
+
+done1:
+	VZEROUPPER
+	RET
+
 // func sumColumns512(t *float32, x *float32, cols int, stride int, count int)
 // Requires: AVX, AVX512F
 TEXT ·sumColumns512(SB), NOSPLIT, $0-40
@@ -93,103 +251,6 @@ done1:
 	VZEROUPPER
 	RET
 
-// func exp512(e *float32, x *float32, n int, sub float32)
-// Requires: AVX, AVX512F
-TEXT ·exp512(SB), NOSPLIT, $0-28
-	MOVQ         e+0(FP), AX
-	MOVQ         x+8(FP), CX
-	MOVQ         n+16(FP), DX
-	VBROADCASTSS sub+24(FP), Z0
-	VMOVUPS      constants<>+64(SB), Z1
-	VMOVUPS      constants<>+128(SB), Z2
-	XORQ         BX, BX
-	SUBQ         $0x10, DX
-	JLT          tail1
-
-vectors1:
-	VMOVUPS (CX)(BX*1), Z3
-	VSUBPS  Z0, Z3, Z3
-	VMINPS  Z3, Z2, Z3
-	VMAXPS  Z3, Z1, Z3
-	VMULPS  constants<>+192(SB), Z3, Z4
-	VADDPS  constants<>+256(SB), Z4, Z4
-	VSUBPS  constants<>+256(SB), Z4, Z5
-	VMULPS  constants<>+320(SB), Z5, Z6
-	VSUBPS  Z6, Z3, Z3
-	VMULPS  constants<>+384(SB), Z5, Z5
-	VSUBPS  Z5, Z3, Z3
-	VMULPS  constants<>+448(SB), Z3, Z5
-	VADDPS  constants<>+512(SB), Z5, Z5
-	VMULPS  Z3, Z5, Z5
-	VADDPS  constants<>+576(SB), Z5, Z5
-	VMULPS  Z3, Z5, Z5
-	VADDPS  constants<>+640(SB), Z5, Z5
-	VMULPS  Z3, Z5, Z5
-	VADDPS  constants<>+704(SB), Z5, Z5
-	VMULPS  Z3, Z3, Z6
-	VMULPS  Z6, Z5, Z5
-	VADDPS  Z3, Z5, Z3
-	VADDPS  constants<>+768(SB), Z3, Z3
-	VPSUBD  constants<>+256(SB), Z4, Z4
-	VPSRAD  $0x01, Z4, Z5
-	VPSUBD  Z5, Z4, Z4
-	VPADDD  constants<>+832(SB), Z5, Z5
-	VPSLLD  $0x17, Z5, Z5
-	VMULPS  Z5, Z3, Z3
-	VPADDD  constants<>+832(SB), Z4, Z4
-	VPSLLD  $0x17, Z4, Z4
-	VMULPS  Z4, Z3, Z3
-	VMOVUPS Z3, (AX)(BX*1)
-	ADDQ    $0x40, BX
-	SUBQ    $0x10, DX
-	JGE     vectors1
-
-tail1:
-	ADDQ      $0x10, DX
-	JZ        done1
-	LEAQ      masks<>+64(SB), SI
-	SHLQ      $0x02, DX
-	SUBQ      DX, SI
-	VMOVDQU32 (SI), Z3
-	VPTESTMD  Z3, Z3, K1
-	VMOVUPS.Z (CX)(BX*1), K1, Z3
-	VSUBPS    Z0, Z3, Z0
-	VMINPS    Z0, Z2, Z0
-	VMAXPS    Z0, Z1, Z0
-	VMULPS    constants<>+192(SB), Z0, Z1
-	VADDPS    constants<>+256(SB), Z1, Z1
-	VSUBPS    constants<>+256(SB), Z1, Z2
-	VMULPS    constants<>+320(SB), Z2, Z3
-	VSUBPS    Z3, Z0, Z0
-	VMULPS    constants<>+384(SB), Z2, Z2
-	VSUBPS    Z2, Z0, Z0
-	VMULPS    constants<>+448(SB), Z0, Z2
-	VADDPS    constants<>+512(SB), Z2, Z2
-	VMULPS    Z0, Z2, Z2
-	VADDPS    constants<>+576(SB), Z2, Z2
-	VMULPS    Z0, Z2, Z2
-	VADDPS    constants<>+640(SB), Z2, Z2
-	VMULPS    Z0, Z2, Z2
-	VADDPS    constants<>+704(SB), Z2, Z2
-	VMULPS    Z0, Z0, Z3
-	VMULPS    Z3, Z2, Z2
-	VADDPS    Z0, Z2, Z0
-	VADDPS    constants<>+768(SB), Z0, Z0
-	VPSUBD    constants<>+256(SB), Z1, Z1
-	VPSRAD    $0x01, Z1, Z2
-	VPSUBD    Z2, Z1, Z1
-	VPADDD    constants<>+832(SB), Z2, Z2
-	VPSLLD    $0x17, Z2, Z2
-	VMULPS    Z2, Z0, Z0
-	VPADDD    constants<>+832(SB), Z1, Z1
-	VPSLLD    $0x17, Z1, Z1
-	VMULPS    Z1, Z0, Z0
-	VMOVUPS   Z0, K1, (AX)(BX*1)
-
-done1:
-	VZEROUPPER
-	RET
-
 // func gelu512(y *float32, x *float32, n int)
 // Requires: AVX, AVX512F
 TEXT ·gelu512(SB), NOSPLIT, $0-24
@@ -205,41 +266,41 @@ TEXT ·gelu512(SB), NOSPLIT, $0-24
 vectors1:
 	VMOVUPS (CX)(BX*1), Z2
 	VMULPS  Z2, Z2, Z3
-	VMULPS  constants<>+896(SB), Z3, Z3
-	VADDPS  constants<>+960(SB), Z3, Z3
+	VMULPS  constants<>+192(SB), Z3, Z3
+	VADDPS  constants<>+256(SB), Z3, Z3
 	VMULPS  Z3, Z2, Z3
-	VPXORD  constants<>+1024(SB), Z3, Z3
+	VPXORD  constants<>+320(SB), Z3, Z3
 	VMINPS  Z3, Z1, Z3
 	VMAXPS  Z3, Z0, Z3
-	VMULPS  constants<>+192(SB), Z3, Z4
-	VADDPS  constants<>+256(SB), Z4, Z4
-	VSUBPS  constants<>+256(SB), Z4, Z5
-	VMULPS  constants<>+320(SB), Z5, Z6
+	VMULPS  constants<>+384(SB), Z3, Z4
+	VADDPS  constants<>+448(SB), Z4, Z4
+	VSUBPS  constants<>+448(SB), Z4, Z5
+	VMULPS  constants<>+512(SB), Z5, Z6
 	VSUBPS  Z6, Z3, Z3
-	VMULPS  constants<>+384(SB), Z5, Z5
+	VMULPS  constants<>+576(SB), Z5, Z5
 	VSUBPS  Z5, Z3, Z3
-	VMULPS  constants<>+448(SB), Z3, Z5
-	VADDPS  constants<>+512(SB), Z5, Z5
-	VMULPS  Z3, Z5, Z5
-	VADDPS  constants<>+576(SB), Z5, Z5
-	VMULPS  Z3, Z5, Z5
-	VADDPS  constants<>+640(SB), Z5, Z5
-	VMULPS  Z3, Z5, Z5
+	VMULPS  constants<>+640(SB), Z3, Z5
 	VADDPS  constants<>+704(SB), Z5, Z5
+	VMULPS  Z3, Z5, Z5
+	VADDPS  constants<>+768(SB), Z5, Z5
+	VMULPS  Z3, Z5, Z5
+	VADDPS  constants<>+832(SB), Z5, Z5
+	VMULPS  Z3, Z5, Z5
+	VADDPS  constants<>+896(SB), Z5, Z5
 	VMULPS  Z3, Z3, Z6
 	VMULPS  Z6, Z5, Z5
 	VADDPS  Z3, Z5, Z3
-	VADDPS  constants<>+768(SB), Z3, Z3
-	VPSUBD  constants<>+256(SB), Z4, Z4
+	VADDPS  constants<>+960(SB), Z3, Z3
+	VPSUBD  constants<>+448(SB), Z4, Z4
 	VPSRAD  $0x01, Z4, Z5
 	VPSUBD  Z5, Z4, Z4
-	VPADDD  constants<>+832(SB), Z5, Z5
+	VPADDD  constants<>+1024(SB), Z5, Z5
 	VPSLLD  $0x17, Z5, Z5
 	VMULPS  Z5, Z3, Z3
-	VPADDD  constants<>+832(SB), Z4, Z4
+	VPADDD  constants<>+1024(SB), Z4, Z4
 	VPSLLD  $0x17, Z4, Z4
 	VMULPS  Z4, Z3, Z3
-	VADDPS  constants<>+768(SB), Z3, Z3
+	VADDPS  constants<>+960(SB), Z3, Z3
 	VDIVPS  Z3, Z2, Z2
 	VMOVUPS Z2, (AX)(BX*1)
 	ADDQ    $0x40, BX
@@ -256,41 +317,41 @@ tail1:
 	VPTESTMD  Z2, Z2, K1
 	VMOVUPS.Z (CX)(BX*1), K1, Z2
 	VMULPS    Z2, Z2, Z3
-	VMULPS    constants<>+896(SB), Z3, Z3
-	VADDPS    constants<>+960(SB), Z3, Z3
+	VMULPS    constants<>+192(SB), Z3, Z3
+	VADDPS    constants<>+256(SB), Z3, Z3
 	VMULPS    Z3, Z2, Z3
-	VPXORD    constants<>+1024(SB), Z3, Z3
+	VPXORD    constants<>+320(SB), Z3, Z3
 	VMINPS    Z3, Z1, Z1
 	VMAXPS    Z1, Z0, Z0
-	VMULPS    constants<>+192(SB), Z0, Z1
-	VADDPS    constants<>+256(SB), Z1, Z1
-	VSUBPS    constants<>+256(SB), Z1, Z3
-	VMULPS    constants<>+320(SB), Z3, Z4
+	VMULPS    constants<>+384(SB), Z0, Z1
+	VADDPS    constants<>+448(SB), Z1, Z1
+	VSUBPS    constants<>+448(SB), Z1, Z3
+	VMULPS    constants<>+512(SB), Z3, Z4
 	VSUBPS    Z4, Z0, Z0
-	VMULPS    constants<>+384(SB), Z3, Z3
+	VMULPS    constants<>+576(SB), Z3, Z3
 	VSUBPS    Z3, Z0, Z0
-	VMULPS    constants<>+448(SB), Z0, Z3
-	VADDPS    constants<>+512(SB), Z3, Z3
-	VMULPS    Z0, Z3, Z3
-	VADDPS    constants<>+576(SB), Z3, Z3
-	VMULPS    Z0, Z3, Z3
-	VADDPS    constants<>+640(SB), Z3, Z3
-	VMULPS    Z0, Z3, Z3
+	VMULPS    constants<>+640(SB), Z0, Z3
 	VADDPS    constants<>+704(SB), Z3, Z3
+	VMULPS    Z0, Z3, Z3
+	VADDPS    constants<>+768(SB), Z3, Z3
+	VMULPS    Z0, Z3, Z3
+	VADDPS    constants<>+832(SB), Z3, Z3
+	VMULPS    Z0, Z3, Z3
+	VADDPS    constants<>+896(SB), Z3, Z3
 	VMULPS    Z0, Z0, Z4
 	VMULPS    Z4, Z3, Z3
 	VADDPS    Z0, Z3, Z0
-	VADDPS    constants<>+768(SB), Z0, Z0
-	VPSUBD    constants<>+256(SB), Z1, Z1
+	VADDPS    constants<>+960(SB), Z0, Z0
+	VPSUBD    constants<>+448(SB), Z1, Z1
 	VPSRAD    $0x01, Z1, Z3
 	VPSUBD    Z3, Z1, Z1
-	VPADDD    constants<>+832(SB), Z3, Z3
+	VPADDD    constants<>+1024(SB), Z3, Z3
 	VPSLLD    $0x17, Z3, Z3
 	VMULPS    Z3, Z0, Z0
-	VPADDD    constants<>+832(SB), Z1, Z1
+	VPADDD    constants<>+1024(SB), Z1, Z1
 	VPSLLD    $0x17, Z1, Z1
 	VMULPS    Z1, Z0, Z0
-	VADDPS    constants<>+768(SB), Z0, Z0
+	VADDPS    constants<>+960(SB), Z0, Z0
 	VDIVPS    Z0, Z2, Z0
 	VMOVUPS   Z0, K1, (AX)(BX*1)
 
@@ -309,7 +370,7 @@ TEXT ·geluBackward512(SB), NOSPLIT, $0-32
 	VMOVUPS constants<>+128(SB), Z1
 	VMOVUPS constants<>+1088(SB), Z2
 	VMOVUPS constants<>+1152(SB), Z3
-	VMOVUPS constants<>+768(SB), Z4
+	VMOVUPS constants<>+960(SB), Z4
 	XORQ    SI, SI
 	SUBQ    $0x10, BX
 	JLT     tail1
@@ -319,44 +380,44 @@ vectors1:
 	VMINPS  Z5, Z3, Z5
 	VMAXPS  Z5, Z2, Z5
 	VMULPS  Z5, Z5, Z6
-	VMULPS  constants<>+896(SB), Z6, Z7
-	VADDPS  constants<>+960(SB), Z7, Z7
+	VMULPS  constants<>+192(SB), Z6, Z7
+	VADDPS  constants<>+256(SB), Z7, Z7
 	VMULPS  Z7, Z5, Z7
-	VPXORD  constants<>+1024(SB), Z7, Z7
+	VPXORD  constants<>+320(SB), Z7, Z7
 	VMINPS  Z7, Z1, Z7
 	VMAXPS  Z7, Z0, Z7
-	VMULPS  constants<>+192(SB), Z7, Z8
-	VADDPS  constants<>+256(SB), Z8, Z8
-	VSUBPS  constants<>+256(SB), Z8, Z9
-	VMULPS  constants<>+320(SB), Z9, Z10
+	VMULPS  constants<>+384(SB), Z7, Z8
+	VADDPS  constants<>+448(SB), Z8, Z8
+	VSUBPS  constants<>+448(SB), Z8, Z9
+	VMULPS  constants<>+512(SB), Z9, Z10
 	VSUBPS  Z10, Z7, Z7
-	VMULPS  constants<>+384(SB), Z9, Z9
+	VMULPS  constants<>+576(SB), Z9, Z9
 	VSUBPS  Z9, Z7, Z7
-	VMULPS  constants<>+448(SB), Z7, Z9
-	VADDPS  constants<>+512(SB), Z9, Z9
-	VMULPS  Z7, Z9, Z9
-	VADDPS  constants<>+576(SB), Z9, Z9
-	VMULPS  Z7, Z9, Z9
-	VADDPS  constants<>+640(SB), Z9, Z9
-	VMULPS  Z7, Z9, Z9
+	VMULPS  constants<>+640(SB), Z7, Z9
 	VADDPS  constants<>+704(SB), Z9, Z9
+	VMULPS  Z7, Z9, Z9
+	VADDPS  constants<>+768(SB), Z9, Z9
+	VMULPS  Z7, Z9, Z9
+	VADDPS  constants<>+832(SB), Z9, Z9
+	VMULPS  Z7, Z9, Z9
+	VADDPS  constants<>+896(SB), Z9, Z9
 	VMULPS  Z7, Z7, Z10
 	VMULPS  Z10, Z9, Z9
 	VADDPS  Z7, Z9, Z7
-	VADDPS  constants<>+768(SB), Z7, Z7
-	VPSUBD  constants<>+256(SB), Z8, Z8
+	VADDPS  constants<>+960(SB), Z7, Z7
+	VPSUBD  constants<>+448(SB), Z8, Z8
 	VPSRAD  $0x01, Z8, Z9
 	VPSUBD  Z9, Z8, Z8
-	VPADDD  constants<>+832(SB), Z9, Z9
+	VPADDD  constants<>+1024(SB), Z9, Z9
 	VPSLLD  $0x17, Z9, Z9
 	VMULPS  Z9, Z7, Z7
-	VPADDD  constants<>+832(SB), Z8, Z8
+	VPADDD  constants<>+1024(SB), Z8, Z8
 	VPSLLD  $0x17, Z8, Z8
 	VMULPS  Z8, Z7, Z7
 	VADDPS  Z4, Z7, Z8
 	VDIVPS  Z8, Z4, Z8
 	VMULPS  constants<>+1216(SB), Z6, Z6
-	VADDPS  constants<>+960(SB), Z6, Z6
+	VADDPS  constants<>+256(SB), Z6, Z6
 	VMULPS  Z8, Z7, Z7
 	VMULPS  Z7, Z5, Z5
 	VMULPS  Z6, Z5, Z5
@@ -381,44 +442,44 @@ tail1:
 	VMINPS    Z5, Z3, Z3
 	VMAXPS    Z3, Z2, Z2
 	VMULPS    Z2, Z2, Z3
-	VMULPS    constants<>+896(SB), Z3, Z5
-	VADDPS    constants<>+960(SB), Z5, Z5
+	VMULPS    constants<>+192(SB), Z3, Z5
+	VADDPS    constants<>+256(SB), Z5, Z5
 	VMULPS    Z5, Z2, Z5
-	VPXORD    constants<>+1024(SB), Z5, Z5
+	VPXORD    constants<>+320(SB), Z5, Z5
 	VMINPS    Z5, Z1, Z1
 	VMAXPS    Z1, Z0, Z0
-	VMULPS    constants<>+192(SB), Z0, Z1
-	VADDPS    constants<>+256(SB), Z1, Z1
-	VSUBPS    constants<>+256(SB), Z1, Z5
-	VMULPS    constants<>+320(SB), Z5, Z6
+	VMULPS    constants<>+384(SB), Z0, Z1
+	VADDPS    constants<>+448(SB), Z1, Z1
+	VSUBPS    constants<>+448(SB), Z1, Z5
+	VMULPS    constants<>+512(SB), Z5, Z6
 	VSUBPS    Z6, Z0, Z0
-	VMULPS    constants<>+384(SB), Z5, Z5
+	VMULPS    constants<>+576(SB), Z5, Z5
 	VSUBPS    Z5, Z0, Z0
-	VMULPS    constants<>+448(SB), Z0, Z5
-	VADDPS    constants<>+512(SB), Z5, Z5
-	VMULPS    Z0, Z5, Z5
-	VADDPS    constants<>+576(SB), Z5, Z5
-	VMULPS    Z0, Z5, Z5
-	VADDPS    constants<>+640(SB), Z5, Z5
-	VMULPS    Z0, Z5, Z5
+	VMULPS    constants<>+640(SB), Z0, Z5
 	VADDPS    constants<>+704(SB), Z5, Z5
+	VMULPS    Z0, Z5, Z5
+	VADDPS    constants<>+768(SB), Z5, Z5
+	VMULPS    Z0, Z5, Z5
+	VADDPS    constants<>+832(SB), Z5, Z5
+	VMULPS    Z0, Z5, Z5
+	VADDPS    constants<>+896(SB), Z5, Z5
 	VMULPS    Z0, Z0, Z6
 	VMULPS    Z6, Z5, Z5
 	VADDPS    Z0, Z5, Z0
-	VADDPS    constants<>+768(SB), Z0, Z0
-	VPSUBD    constants<>+256(SB), Z1, Z1
+	VADDPS    constants<>+960(SB), Z0, Z0
+	VPSUBD    constants<>+448(SB), Z1, Z1
 	VPSRAD    $0x01, Z1, Z5
 	VPSUBD    Z5, Z1, Z1
-	VPADDD    constants<>+832(SB), Z5, Z5
+	VPADDD    constants<>+1024(SB), Z5, Z5
 	VPSLLD    $0x17, Z5, Z5
 	VMULPS    Z5, Z0, Z0
-	VPADDD    constants<>+832(SB), Z1, Z1
+	VPADDD    constants<>+1024(SB), Z1, Z1
 	VPSLLD    $0x17, Z1, Z1
 	VMULPS    Z1, Z0, Z0
 	VADDPS    Z4, Z0, Z1
 	VDIVPS    Z1, Z4, Z1
 	VMULPS    constants<>+1216(SB), Z3, Z3
-	VADDPS    constants<>+960(SB), Z3, Z3
+	VADDPS    constants<>+256(SB), Z3, Z3
 	VMULPS    Z1, Z0, Z0
 	VMULPS    Z0, Z2, Z0
 	VMULPS    Z3, Z0, Z0
@@ -502,32 +563,32 @@ vectors3:
 	VSUBPS  Z5, Z9, Z9
 	VMINPS  Z9, Z4, Z9
 	VMAXPS  Z9, Z3, Z9
-	VMULPS  constants<>+192(SB), Z9, Z10
-	VADDPS  constants<>+256(SB), Z10, Z10
-	VSUBPS  constants<>+256(SB), Z10, Z11
-	VMULPS  constants<>+320(SB), Z11, Z12
+	VMULPS  constants<>+384(SB), Z9, Z10
+	VADDPS  constants<>+448(SB), Z10, Z10
+	VSUBPS  constants<>+448(SB), Z10, Z11
+	VMULPS  constants<>+512(SB), Z11, Z12
 	VSUBPS  Z12, Z9, Z9
-	VMULPS  constants<>+384(SB), Z11, Z11
+	VMULPS  constants<>+576(SB), Z11, Z11
 	VSUBPS  Z11, Z9, Z9
-	VMULPS  constants<>+448(SB), Z9, Z11
-	VADDPS  constants<>+512(SB), Z11, Z11
-	VMULPS  Z9, Z11, Z11
-	VADDPS  constants<>+576(SB), Z11, Z11
-	VMULPS  Z9, Z11, Z11
-	VADDPS  constants<>+640(SB), Z11, Z11
-	VMULPS  Z9, Z11, Z11
+	VMULPS  constants<>+640(SB), Z9, Z11
 	VADDPS  constants<>+704(SB), Z11, Z11
+	VMULPS  Z9, Z11, Z11
+	VADDPS  constants<>+768(SB), Z11, Z11
+	VMULPS  Z9, Z11, Z11
+	VADDPS  constants<>+832(SB), Z11, Z11
+	VMULPS  Z9, Z11, Z11
+	VADDPS  constants<>+896(SB), Z11, Z11
 	VMULPS  Z9, Z9, Z12
 	VMULPS  Z12, Z11, Z11
 	VADDPS  Z9, Z11, Z9
-	VADDPS  constants<>+768(SB), Z9, Z9
-	VPSUBD  constants<>+256(SB), Z10, Z10
+	VADDPS  constants<>+960(SB), Z9, Z9
+	VPSUBD  constants<>+448(SB), Z10, Z10
 	VPSRAD  $0x01, Z10, Z11
 	VPSUBD  Z11, Z10, Z10
-	VPADDD  constants<>+832(SB), Z11, Z11
+	VPADDD  constants<>+1024(SB), Z11, Z11
 	VPSLLD  $0x17, Z11, Z11
 	VMULPS  Z11, Z9, Z9
-	VPADDD  constants<>+832(SB), Z10, Z10
+	VPADDD  constants<>+1024(SB), Z10, Z10
 	VPSLLD  $0x17, Z10, Z10
 	VMULPS  Z10, Z9, Z9
 	VMOVUPS Z9, (AX)(R8*1)
@@ -548,32 +609,32 @@ tail3:
 	VSUBPS    Z5, Z9, Z5
 	VMINPS    Z5, Z4, Z5
 	VMAXPS    Z5, Z3, Z5
-	VMULPS    constants<>+192(SB), Z5, Z9
-	VADDPS    constants<>+256(SB), Z9, Z9
-	VSUBPS    constants<>+256(SB), Z9, Z10
-	VMULPS    constants<>+320(SB), Z10, Z11
+	VMULPS    constants<>+384(SB), Z5, Z9
+	VADDPS    constants<>+448(SB), Z9, Z9
+	VSUBPS    constants<>+448(SB), Z9, Z10
+	VMULPS    constants<>+512(SB), Z10, Z11
 	VSUBPS    Z11, Z5, Z5
-	VMULPS    constants<>+384(SB), Z10, Z10
+	VMULPS    constants<>+576(SB), Z10, Z10
 	VSUBPS    Z10, Z5, Z5
-	VMULPS    constants<>+448(SB), Z5, Z10
-	VADDPS    constants<>+512(SB), Z10, Z10
-	VMULPS    Z5, Z10, Z10
-	VADDPS    constants<>+576(SB), Z10, Z10
-	VMULPS    Z5, Z10, Z10
-	VADDPS    constants<>+640(SB), Z10, Z10
-	VMULPS    Z5, Z10, Z10
+	VMULPS    constants<>+640(SB), Z5, Z10
 	VADDPS    constants<>+704(SB), Z10, Z10
+	VMULPS    Z5, Z10, Z10
+	VADDPS    constants<>+768(SB), Z10, Z10
+	VMULPS    Z5, Z10, Z10
+	VADDPS    constants<>+832(SB), Z10, Z10
+	VMULPS    Z5, Z10, Z10
+	VADDPS    constants<>+896(SB), Z10, Z10
 	VMULPS    Z5, Z5, Z11
 	VMULPS    Z11, Z10, Z10
 	VADDPS    Z5, Z10, Z5
-	VADDPS    constants<>+768(SB), Z5, Z5
-	VPSUBD    constants<>+256(SB), Z9, Z9
+	VADDPS    constants<>+960(SB), Z5, Z5
+	VPSUBD    constants<>+448(SB), Z9, Z9
 	VPSRAD    $0x01, Z9, Z10
 	VPSUBD    Z10, Z9, Z9
-	VPADDD    constants<>+832(SB), Z10, Z10
+	VPADDD    constants<>+1024(SB), Z10, Z10
 	VPSLLD    $0x17, Z10, Z10
 	VMULPS    Z10, Z5, Z5
-	VPADDD    constants<>+832(SB), Z9, Z9
+	VPADDD    constants<>+1024(SB), Z9, Z9
 	VPSLLD    $0x17, Z9, Z9
 	VMULPS    Z9, Z5, Z5
 	VMOVUPS   Z5, K1, (AX)(R8*1)
@@ -615,7 +676,7 @@ TEXT ·softmaxBackward512(SB), NOSPLIT, $0-72
 
 rows1:
 	VBROADCASTSS scale+48(FP), Z2
-	VMOVSS       constants<>+768(SB), X3
+	VMOVSS       constants<>+960(SB), X3
 	VDIVSS       4(R8), X3, X3
 	VBROADCASTSS (R8), Z4
 	VBROADCASTSS X3, Z3
@@ -631,32 +692,32 @@ vectors2:
 	VSUBPS  Z4, Z6, Z6
 	VMINPS  Z6, Z1, Z6
 	VMAXPS  Z6, Z0, Z6
-	VMULPS  constants<>+192(SB), Z6, Z7
-	VADDPS  constants<>+256(SB), Z7, Z7
-	VSUBPS  constants<>+256(SB), Z7, Z8
-	VMULPS  constants<>+320(SB), Z8, Z9
+	VMULPS  constants<>+384(SB), Z6, Z7
+	VADDPS  constants<>+448(SB), Z7, Z7
+	VSUBPS  constants<>+448(SB), Z7, Z8
+	VMULPS  constants<>+512(SB), Z8, Z9
 	VSUBPS  Z9, Z6, Z6
-	VMULPS  constants<>+384(SB), Z8, Z8
+	VMULPS  constants<>+576(SB), Z8, Z8
 	VSUBPS  Z8, Z6, Z6
-	VMULPS  constants<>+448(SB), Z6, Z8
-	VADDPS  constants<>+512(SB), Z8, Z8
-	VMULPS  Z6, Z8, Z8
-	VADDPS  constants<>+576(SB), Z8, Z8
-	VMULPS  Z6, Z8, Z8
-	VADDPS  constants<>+640(SB), Z8, Z8
-	VMULPS  Z6, Z8, Z8
+	VMULPS  constants<>+640(SB), Z6, Z8
 	VADDPS  constants<>+704(SB), Z8, Z8
+	VMULPS  Z6, Z8, Z8
+	VADDPS  constants<>+768(SB), Z8, Z8
+	VMULPS  Z6, Z8, Z8
+	VADDPS  constants<>+832(SB), Z8, Z8
+	VMULPS  Z6, Z8, Z8
+	VADDPS  constants<>+896(SB), Z8, Z8
 	VMULPS  Z6, Z6, Z9
 	VMULPS  Z9, Z8, Z8
 	VADDPS  Z6, Z8, Z6
-	VADDPS  constants<>+768(SB), Z6, Z6
-	VPSUBD  constants<>+256(SB), Z7, Z7
+	VADDPS  constants<>+960(SB), Z6, Z6
+	VPSUBD  constants<>+448(SB), Z7, Z7
 	VPSRAD  $0x01, Z7, Z8
 	VPSUBD  Z8, Z7, Z7
-	VPADDD  constants<>+832(SB), Z8, Z8
+	VPADDD  constants<>+1024(SB), Z8, Z8
 	VPSLLD  $0x17, Z8, Z8
 	VMULPS  Z8, Z6, Z6
-	VPADDD  constants<>+832(SB), Z7, Z7
+	VPADDD  constants<>+1024(SB), Z7, Z7
 	VPSLLD  $0x17, Z7, Z7
 	VMULPS  Z7, Z6, Z6
 	VMULPS  Z3, Z6, Z6
@@ -683,32 +744,32 @@ tail2:
 	VSUBPS    Z4, Z6, Z4
 	VMINPS    Z4, Z1, Z4
 	VMAXPS    Z4, Z0, Z4
-	VMULPS    constants<>+192(SB), Z4, Z6
-	VADDPS    constants<>+256(SB), Z6, Z6
-	VSUBPS    constants<>+256(SB), Z6, Z7
-	VMULPS    constants<>+320(SB), Z7, Z8
+	VMULPS    constants<>+384(SB), Z4, Z6
+	VADDPS    constants<>+448(SB), Z6, Z6
+	VSUBPS    constants<>+448(SB), Z6, Z7
+	VMULPS    constants<>+512(SB), Z7, Z8
 	VSUBPS    Z8, Z4, Z4
-	VMULPS    constants<>+384(SB), Z7, Z7
+	VMULPS    constants<>+576(SB), Z7, Z7
 	VSUBPS    Z7, Z4, Z4
-	VMULPS    constants<>+448(SB), Z4, Z7
-	VADDPS    constants<>+512(SB), Z7, Z7
-	VMULPS    Z4, Z7, Z7
-	VADDPS    constants<>+576(SB), Z7, Z7
-	VMULPS    Z4, Z7, Z7
-	VADDPS    constants<>+640(SB), Z7, Z7
-	VMULPS    Z4, Z7, Z7
+	VMULPS    constants<>+640(SB), Z4, Z7
 	VADDPS    constants<>+704(SB), Z7, Z7
+	VMULPS    Z4, Z7, Z7
+	VADDPS    constants<>+768(SB), Z7, Z7
+	VMULPS    Z4, Z7, Z7
+	VADDPS    constants<>+832(SB), Z7, Z7
+	VMULPS    Z4, Z7, Z7
+	VADDPS    constants<>+896(SB), Z7, Z7
 	VMULPS    Z4, Z4, Z8
 	VMULPS    Z8, Z7, Z7
 	VADDPS    Z4, Z7, Z4
-	VADDPS    constants<>+768(SB), Z4, Z4
-	VPSUBD    constants<>+256(SB), Z6, Z6
+	VADDPS    constants<>+960(SB), Z4, Z4
+	VPSUBD    constants<>+448(SB), Z6, Z6
 	VPSRAD    $0x01, Z6, Z7
 	VPSUBD    Z7, Z6, Z6
-	VPADDD    constants<>+832(SB), Z7, Z7
+	VPADDD    constants<>+1024(SB), Z7, Z7
 	VPSLLD    $0x17, Z7, Z7
 	VMULPS    Z7, Z4, Z4
-	VPADDD    constants<>+832(SB), Z6, Z6
+	VPADDD    constants<>+1024(SB), Z6, Z6
 	VPSLLD    $0x17, Z6, Z6
 	VMULPS    Z6, Z4, Z4
 	VMULPS    Z3, Z4, Z3
@@ -821,7 +882,7 @@ done3:
 	VDIVSS        n+64(FP), X2, X2
 	VADDSS        constants<>+1344(SB), X2, X2
 	VSQRTSS       X2, X2, X2
-	VMOVSS        constants<>+768(SB), X4
+	VMOVSS        constants<>+960(SB), X4
 	VDIVSS        X2, X4, X4
 	VMOVSS        X4, (DX)
 	VBROADCASTSS  X4, Z2
@@ -1131,22 +1192,23 @@ TEXT ·quantize512(SB), NOSPLIT, $0-32
 	VBROADCASTSS b+28(FP), Z1
 	VMOVUPS      constants<>+1472(SB), Z2
 	VMOVUPS      constants<>+1536(SB), Z3
+	VMOVUPS      constants<>+0(SB), Z4
 	XORQ         BX, BX
 	SUBQ         $0x10, DX
 	JLT          tail1
 
 vectors1:
-	VMOVUPS   (CX)(BX*1), Z4
-	VMULPS    Z0, Z4, Z4
-	VMULPS    Z1, Z4, Z4
-	VMINPS    Z4, Z3, Z4
-	VMAXPS    Z4, Z2, Z4
-	VCMPPS    $0x07, Z4, Z4, K1
-	VMOVUPS.Z Z4, K1, Z4
-	VMOVUPS   (AX)(BX*1), Z5
-	VCVTPS2DQ Z4, Z4
-	VPADDD    Z5, Z4, Z4
-	VMOVUPS   Z4, (AX)(BX*1)
+	VMOVUPS   (CX)(BX*1), Z5
+	VMULPS    Z0, Z5, Z5
+	VMULPS    Z1, Z5, Z5
+	VMINPS    Z5, Z3, Z5
+	VMAXPS    Z5, Z2, Z5
+	VCMPPS    $0x07, Z5, Z5, K1
+	VBLENDMPS Z5, Z4, K1, Z6
+	VMOVUPS   (AX)(BX*1), Z8
+	VCVTPS2DQ Z6, Z5
+	VPADDD    Z8, Z5, Z5
+	VMOVUPS   Z5, (AX)(BX*1)
 	ADDQ      $0x40, BX
 	SUBQ      $0x10, DX
 	JGE       vectors1
@@ -1157,21 +1219,105 @@ tail1:
 	LEAQ      masks<>+64(SB), SI
 	SHLQ      $0x02, DX
 	SUBQ      DX, SI
-	VMOVDQU32 (SI), Z4
-	VPTESTMD  Z4, Z4, K1
-	VMOVUPS.Z (CX)(BX*1), K1, Z4
-	VMULPS    Z0, Z4, Z0
+	VMOVDQU32 (SI), Z5
+	VPTESTMD  Z5, Z5, K1
+	VMOVUPS.Z (CX)(BX*1), K1, Z5
+	VMULPS    Z0, Z5, Z0
 	VMULPS    Z1, Z0, Z0
 	VMINPS    Z0, Z3, Z0
 	VMAXPS    Z0, Z2, Z0
 	VCMPPS    $0x07, Z0, Z0, K2
-	VMOVUPS.Z Z0, K2, Z0
-	VMOVUPS.Z (AX)(BX*1), K1, Z1
-	VCVTPS2DQ Z0, Z0
+	VBLENDMPS Z0, Z4, K2, Z7
+	VMOVUPS.Z (AX)(BX*1), K1, Z0
+	VCVTPS2DQ Z7, Z1
+	VPADDD    Z0, Z1, Z1
+	VMOVUPS   Z1, K1, (AX)(BX*1)
+
+done1:
+	VZEROUPPER
+	RET
+
+// func addI32512(a *int32, x *int32, n int)
+// Requires: AVX, AVX512F
+TEXT ·addI32512(SB), NOSPLIT, $0-24
+	MOVQ a+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SUBQ $0x10, DX
+	JLT  tail1
+
+vectors1:
+	VMOVUPS (AX)(BX*1), Z0
+	VMOVUPS (CX)(BX*1), Z1
+	VPADDD  Z1, Z0, Z0
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, DX
+	JGE     vectors1
+
+tail1:
+	ADDQ      $0x10, DX
+	JZ        done1
+	LEAQ      masks<>+64(SB), SI
+	SHLQ      $0x02, DX
+	SUBQ      DX, SI
+	VMOVDQU32 (SI), Z0
+	VPTESTMD  Z0, Z0, K1
+	VMOVUPS.Z (AX)(BX*1), K1, Z0
+	VMOVUPS.Z (CX)(BX*1), K1, Z1
 	VPADDD    Z1, Z0, Z0
 	VMOVUPS   Z0, K1, (AX)(BX*1)
 
 done1:
+	VZEROUPPER
+	RET
+
+// func sumSquares512(sums *[16]uint64, x *int32, n int)
+// Requires: AVX, AVX512F
+TEXT ·sumSquares512(SB), NOSPLIT, $0-24
+	MOVQ    sums+0(FP), AX
+	MOVQ    x+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVUPS constants<>+0(SB), Z0
+	VMOVUPS constants<>+0(SB), Z1
+	XORQ    BX, BX
+	SUBQ    $0x10, DX
+	JLT     tail1
+
+vectors1:
+	VMOVUPS (CX)(BX*1), Z2
+	VPSRLQ  $0x20, Z2, Z3
+	VPMULDQ Z2, Z2, Z2
+	VPMULDQ Z3, Z3, Z3
+	VPADDQ  Z3, Z2, Z2
+	VPSRLQ  $0x20, Z2, Z3
+	VPADDQ  Z2, Z0, Z0
+	VPADDQ  Z3, Z1, Z1
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, DX
+	JGE     vectors1
+
+tail1:
+	ADDQ      $0x10, DX
+	JZ        done1
+	LEAQ      masks<>+64(SB), SI
+	SHLQ      $0x02, DX
+	SUBQ      DX, SI
+	VMOVDQU32 (SI), Z2
+	VPTESTMD  Z2, Z2, K1
+	VMOVUPS.Z (CX)(BX*1), K1, Z2
+	VPSRLQ    $0x20, Z2, Z3
+	VPMULDQ   Z2, Z2, Z2
+	VPMULDQ   Z3, Z3, Z3
+	VPADDQ    Z3, Z2, Z2
+	VPSRLQ    $0x20, Z2, Z3
+	VPADDQ    Z2, Z0, Z0
+	VPADDQ    Z3, Z1, Z1
+
+done1:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
 	VZEROUPPER
 	RET
 
@@ -1276,6 +1422,53 @@ done1:
 	VZEROUPPER
 	RET
 
+// func toBF16512(y *uint16, x *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·toBF16512(SB), NOSPLIT, $0-24
+	MOVQ    y+0(FP), AX
+	MOVQ    x+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVUPS constants<>+1600(SB), Z0
+	XORQ    BX, BX
+
+wholes1:
+	VMOVUPS   (CX)(BX*1), Z1
+	VPSRLD    $0x10, Z1, Z2
+	VPSLLD    $0x1f, Z2, Z2
+	VPADDD    constants<>+1664(SB), Z1, Z4
+	VPSRLD    $0x1f, Z2, Z2
+	VPADDD    Z2, Z4, Z2
+	VCMPPS    $0x03, Z1, Z1, K1
+	VBLENDMPS Z0, Z2, K1, Z3
+	VPSRLD    $0x10, Z3, Z1
+	VPMOVDW   Z1, Y1
+	VMOVDQU   Y1, (AX)
+	ADDQ      $0x20, AX
+	ADDQ      $0x40, BX
+	SUBQ      $0x10, DX
+	JNZ       wholes1
+	VZEROUPPER
+	RET
+
+// func fromBF16512(y *float32, x *uint16, n int)
+// Requires: AVX, AVX512F
+TEXT ·fromBF16512(SB), NOSPLIT, $0-24
+	MOVQ y+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+
+wholes1:
+	VPMOVZXWD (CX), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, (AX)(BX*1)
+	ADDQ      $0x20, CX
+	ADDQ      $0x40, BX
+	SUBQ      $0x10, DX
+	JNZ       wholes1
+	VZEROUPPER
+	RET
+
 // func add256(y *float32, a *float32, b *float32, n int)
 // Requires: AVX
 TEXT ·add256(SB), NOSPLIT, $0-32
@@ -1316,6 +1509,196 @@ tail1:
 	VADDPS     Y5, Y3, Y3
 	VMASKMOVPS Y2, Y0, (AX)(SI*1)
 	VMASKMOVPS Y3, Y1, 32(AX)(SI*1)
+
+done1:
+	VZEROUPPER
+	RET
+
+// func scale256(y *float32, x *float32, n int, by float32)
+// Requires: AVX
+TEXT ·scale256(SB), NOSPLIT, $0-28
+	MOVQ         y+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS by+24(FP), Y0
+	XORQ         BX, BX
+	SUBQ         $0x10, DX
+	JLT          tail1
+
+vectors1:
+	VMOVUPS (CX)(BX*1), Y1
+	VMOVUPS 32(CX)(BX*1), Y2
+	VMULPS  Y0, Y1, Y1
+	VMULPS  Y0, Y2, Y2
+	VMOVUPS Y1, (AX)(BX*1)
+	VMOVUPS Y2, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, DX
+	JGE     vectors1
+
+tail1:
+	ADDQ       $0x10, DX
+	JZ         done1
+	LEAQ       masks<>+64(SB), SI
+	SHLQ       $0x02, DX
+	SUBQ       DX, SI
+	VMOVUPS    (SI), Y1
+	VMOVUPS    32(SI), Y2
+	VMASKMOVPS (CX)(BX*1), Y1, Y3
+	VMASKMOVPS 32(CX)(BX*1), Y2, Y4
+	VMULPS     Y0, Y3, Y3
+	VMULPS     Y0, Y4, Y0
+	VMASKMOVPS Y3, Y1, (AX)(BX*1)
+	VMASKMOVPS Y0, Y2, 32(AX)(BX*1)
+
+done1:
+	VZEROUPPER
+	RET
+
+// func dot256(a *float32, b *float32, n int) float32
+// Requires: AVX
+TEXT ·dot256(SB), NOSPLIT, $0-28
+	MOVQ    a+0(FP), AX
+	MOVQ    b+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVUPS constants<>+0(SB), Y0
+	VMOVUPS constants<>+32(SB), Y1
+	XORQ    BX, BX
+	SUBQ    $0x10, DX
+	JLT     tail1
+
+vectors1:
+	VMOVUPS (AX)(BX*1), Y2
+	VMOVUPS 32(AX)(BX*1), Y3
+	VMOVUPS (CX)(BX*1), Y4
+	VMOVUPS 32(CX)(BX*1), Y5
+	VMULPS  Y4, Y2, Y2
+	VMULPS  Y5, Y3, Y3
+	VADDPS  Y2, Y0, Y0
+	VADDPS  Y3, Y1, Y1
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, DX
+	JGE     vectors1
+
+tail1:
+	ADDQ       $0x10, DX
+	JZ         done1
+	LEAQ       masks<>+64(SB), SI
+	SHLQ       $0x02, DX
+	SUBQ       DX, SI
+	VMOVUPS    (SI), Y2
+	VMOVUPS    32(SI), Y3
+	VMASKMOVPS (AX)(BX*1), Y2, Y4
+	VMASKMOVPS 32(AX)(BX*1), Y3, Y5
+	VMASKMOVPS (CX)(BX*1), Y2, Y2
+	VMASKMOVPS 32(CX)(BX*1), Y3, Y3
+	VMULPS     Y2, Y4, Y2
+	VMULPS     Y3, Y5, Y3
+	VADDPS     Y2, Y0, Y0
+	VADDPS     Y3, Y1, Y1
+
+done1:
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VPERMILPS    $0x0e, X1, X0
+	VADDPS       X0, X1, X1
+	VPERMILPS    $0x01, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSS       X1, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func relu256(y *float32, x *float32, n int)
+// Requires: AVX
+TEXT ·relu256(SB), NOSPLIT, $0-24
+	MOVQ    y+0(FP), AX
+	MOVQ    x+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVUPS constants<>+0(SB), Y0
+	XORQ    BX, BX
+	SUBQ    $0x10, DX
+	JLT     tail1
+
+vectors1:
+	VMOVUPS   (CX)(BX*1), Y1
+	VMOVUPS   32(CX)(BX*1), Y2
+	VCMPPS    $0x06, Y0, Y1, Y3
+	VBLENDVPS Y3, Y1, Y0, Y1
+	VCMPPS    $0x06, Y0, Y2, Y3
+	VBLENDVPS Y3, Y2, Y0, Y2
+	VMOVUPS   Y1, (AX)(BX*1)
+	VMOVUPS   Y2, 32(AX)(BX*1)
+	ADDQ      $0x40, BX
+	SUBQ      $0x10, DX
+	JGE       vectors1
+
+tail1:
+	ADDQ       $0x10, DX
+	JZ         done1
+	LEAQ       masks<>+64(SB), SI
+	SHLQ       $0x02, DX
+	SUBQ       DX, SI
+	VMOVUPS    (SI), Y1
+	VMOVUPS    32(SI), Y2
+	VMASKMOVPS (CX)(BX*1), Y1, Y3
+	VMASKMOVPS 32(CX)(BX*1), Y2, Y4
+	VCMPPS     $0x06, Y0, Y3, Y5
+	VBLENDVPS  Y5, Y3, Y0, Y3
+	VCMPPS     $0x06, Y0, Y4, Y5
+	VBLENDVPS  Y5, Y4, Y0, Y0
+	VMASKMOVPS Y3, Y1, (AX)(BX*1)
+	VMASKMOVPS Y0, Y2, 32(AX)(BX*1)
+
+done1:
+	VZEROUPPER
+	RET
+
+// func reluBackward256(dx *float32, x *float32, dy *float32, n int)
+// Requires: AVX
+TEXT ·reluBackward256(SB), NOSPLIT, $0-32
+	MOVQ    dx+0(FP), AX
+	MOVQ    x+8(FP), CX
+	MOVQ    dy+16(FP), DX
+	MOVQ    n+24(FP), BX
+	VMOVUPS constants<>+0(SB), Y0
+	XORQ    SI, SI
+	SUBQ    $0x10, BX
+	JLT     tail1
+
+vectors1:
+	VMOVUPS   (CX)(SI*1), Y1
+	VMOVUPS   32(CX)(SI*1), Y2
+	VMOVUPS   (DX)(SI*1), Y3
+	VMOVUPS   32(DX)(SI*1), Y4
+	VCMPPS    $0x1e, Y0, Y1, Y1
+	VBLENDVPS Y1, Y3, Y0, Y1
+	VCMPPS    $0x1e, Y0, Y2, Y2
+	VBLENDVPS Y2, Y4, Y0, Y2
+	VMOVUPS   Y1, (AX)(SI*1)
+	VMOVUPS   Y2, 32(AX)(SI*1)
+	ADDQ      $0x40, SI
+	SUBQ      $0x10, BX
+	JGE       vectors1
+
+tail1:
+	ADDQ       $0x10, BX
+	JZ         done1
+	LEAQ       masks<>+64(SB), DI
+	SHLQ       $0x02, BX
+	SUBQ       BX, DI
+	VMOVUPS    (DI), Y1
+	VMOVUPS    32(DI), Y2
+	VMASKMOVPS (CX)(SI*1), Y1, Y3
+	VMASKMOVPS 32(CX)(SI*1), Y2, Y4
+	VMASKMOVPS (DX)(SI*1), Y1, Y5
+	VMASKMOVPS 32(DX)(SI*1), Y2, Y6
+	VCMPPS     $0x1e, Y0, Y3, Y3
+	VBLENDVPS  Y3, Y5, Y0, Y3
+	VCMPPS     $0x1e, Y0, Y4, Y4
+	VBLENDVPS  Y4, Y6, Y0, Y0
+	VMASKMOVPS Y3, Y1, (AX)(SI*1)
+	VMASKMOVPS Y0, Y2, 32(AX)(SI*1)
 
 done1:
 	VZEROUPPER
@@ -1381,169 +1764,6 @@ done1:
 	VZEROUPPER
 	RET
 
-// func exp256(e *float32, x *float32, n int, sub float32)
-// Requires: AVX, AVX2
-TEXT ·exp256(SB), NOSPLIT, $0-28
-	MOVQ         e+0(FP), AX
-	MOVQ         x+8(FP), CX
-	MOVQ         n+16(FP), DX
-	VBROADCASTSS sub+24(FP), Y0
-	VMOVUPS      constants<>+64(SB), Y1
-	VMOVUPS      constants<>+128(SB), Y2
-	XORQ         BX, BX
-	SUBQ         $0x10, DX
-	JLT          tail1
-
-vectors1:
-	VMOVUPS (CX)(BX*1), Y3
-	VMOVUPS 32(CX)(BX*1), Y4
-	VSUBPS  Y0, Y3, Y3
-	VSUBPS  Y0, Y4, Y4
-	VMINPS  Y3, Y2, Y3
-	VMINPS  Y4, Y2, Y4
-	VMAXPS  Y3, Y1, Y3
-	VMAXPS  Y4, Y1, Y4
-	VMULPS  constants<>+192(SB), Y3, Y5
-	VMULPS  constants<>+224(SB), Y4, Y6
-	VADDPS  constants<>+256(SB), Y5, Y5
-	VADDPS  constants<>+288(SB), Y6, Y6
-	VSUBPS  constants<>+256(SB), Y5, Y7
-	VSUBPS  constants<>+288(SB), Y6, Y8
-	VMULPS  constants<>+320(SB), Y7, Y9
-	VMULPS  constants<>+352(SB), Y8, Y10
-	VSUBPS  Y9, Y3, Y3
-	VSUBPS  Y10, Y4, Y4
-	VMULPS  constants<>+384(SB), Y7, Y7
-	VMULPS  constants<>+416(SB), Y8, Y8
-	VSUBPS  Y7, Y3, Y3
-	VSUBPS  Y8, Y4, Y4
-	VMULPS  constants<>+448(SB), Y3, Y7
-	VMULPS  constants<>+480(SB), Y4, Y8
-	VADDPS  constants<>+512(SB), Y7, Y7
-	VADDPS  constants<>+544(SB), Y8, Y8
-	VMULPS  Y3, Y7, Y7
-	VMULPS  Y4, Y8, Y8
-	VADDPS  constants<>+576(SB), Y7, Y7
-	VADDPS  constants<>+608(SB), Y8, Y8
-	VMULPS  Y3, Y7, Y7
-	VMULPS  Y4, Y8, Y8
-	VADDPS  constants<>+640(SB), Y7, Y7
-	VADDPS  constants<>+672(SB), Y8, Y8
-	VMULPS  Y3, Y7, Y7
-	VMULPS  Y4, Y8, Y8
-	VADDPS  constants<>+704(SB), Y7, Y7
-	VADDPS  constants<>+736(SB), Y8, Y8
-	VMULPS  Y3, Y3, Y9
-	VMULPS  Y4, Y4, Y10
-	VMULPS  Y9, Y7, Y7
-	VMULPS  Y10, Y8, Y8
-	VADDPS  Y3, Y7, Y3
-	VADDPS  Y4, Y8, Y4
-	VADDPS  constants<>+768(SB), Y3, Y3
-	VADDPS  constants<>+800(SB), Y4, Y4
-	VPSUBD  constants<>+256(SB), Y5, Y5
-	VPSUBD  constants<>+288(SB), Y6, Y6
-	VPSRAD  $0x01, Y5, Y7
-	VPSRAD  $0x01, Y6, Y8
-	VPSUBD  Y7, Y5, Y5
-	VPSUBD  Y8, Y6, Y6
-	VPADDD  constants<>+832(SB), Y7, Y7
-	VPADDD  constants<>+864(SB), Y8, Y8
-	VPSLLD  $0x17, Y7, Y7
-	VPSLLD  $0x17, Y8, Y8
-	VMULPS  Y7, Y3, Y3
-	VMULPS  Y8, Y4, Y4
-	VPADDD  constants<>+832(SB), Y5, Y5
-	VPADDD  constants<>+864(SB), Y6, Y6
-	VPSLLD  $0x17, Y5, Y5
-	VPSLLD  $0x17, Y6, Y6
-	VMULPS  Y5, Y3, Y3
-	VMULPS  Y6, Y4, Y4
-	VMOVUPS Y3, (AX)(BX*1)
-	VMOVUPS Y4, 32(AX)(BX*1)
-	ADDQ    $0x40, BX
-	SUBQ    $0x10, DX
-	JGE     vectors1
-
-tail1:
-	ADDQ       $0x10, DX
-	JZ         done1
-	LEAQ       masks<>+64(SB), SI
-	SHLQ       $0x02, DX
-	SUBQ       DX, SI
-	VMOVUPS    (SI), Y3
-	VMOVUPS    32(SI), Y4
-	VMASKMOVPS (CX)(BX*1), Y3, Y5
-	VMASKMOVPS 32(CX)(BX*1), Y4, Y6
-	VSUBPS     Y0, Y5, Y5
-	VSUBPS     Y0, Y6, Y0
-	VMINPS     Y5, Y2, Y5
-	VMINPS     Y0, Y2, Y0
-	VMAXPS     Y5, Y1, Y2
-	VMAXPS     Y0, Y1, Y0
-	VMULPS     constants<>+192(SB), Y2, Y1
-	VMULPS     constants<>+224(SB), Y0, Y5
-	VADDPS     constants<>+256(SB), Y1, Y1
-	VADDPS     constants<>+288(SB), Y5, Y5
-	VSUBPS     constants<>+256(SB), Y1, Y6
-	VSUBPS     constants<>+288(SB), Y5, Y7
-	VMULPS     constants<>+320(SB), Y6, Y8
-	VMULPS     constants<>+352(SB), Y7, Y9
-	VSUBPS     Y8, Y2, Y2
-	VSUBPS     Y9, Y0, Y0
-	VMULPS     constants<>+384(SB), Y6, Y6
-	VMULPS     constants<>+416(SB), Y7, Y7
-	VSUBPS     Y6, Y2, Y2
-	VSUBPS     Y7, Y0, Y0
-	VMULPS     constants<>+448(SB), Y2, Y6
-	VMULPS     constants<>+480(SB), Y0, Y7
-	VADDPS     constants<>+512(SB), Y6, Y6
-	VADDPS     constants<>+544(SB), Y7, Y7
-	VMULPS     Y2, Y6, Y6
-	VMULPS     Y0, Y7, Y7
-	VADDPS     constants<>+576(SB), Y6, Y6
-	VADDPS     constants<>+608(SB), Y7, Y7
-	VMULPS     Y2, Y6, Y6
-	VMULPS     Y0, Y7, Y7
-	VADDPS     constants<>+640(SB), Y6, Y6
-	VADDPS     constants<>+672(SB), Y7, Y7
-	VMULPS     Y2, Y6, Y6
-	VMULPS     Y0, Y7, Y7
-	VADDPS     constants<>+704(SB), Y6, Y6
-	VADDPS     constants<>+736(SB), Y7, Y7
-	VMULPS     Y2, Y2, Y8
-	VMULPS     Y0, Y0, Y9
-	VMULPS     Y8, Y6, Y6
-	VMULPS     Y9, Y7, Y7
-	VADDPS     Y2, Y6, Y2
-	VADDPS     Y0, Y7, Y0
-	VADDPS     constants<>+768(SB), Y2, Y2
-	VADDPS     constants<>+800(SB), Y0, Y0
-	VPSUBD     constants<>+256(SB), Y1, Y1
-	VPSUBD     constants<>+288(SB), Y5, Y5
-	VPSRAD     $0x01, Y1, Y6
-	VPSRAD     $0x01, Y5, Y7
-	VPSUBD     Y6, Y1, Y1
-	VPSUBD     Y7, Y5, Y5
-	VPADDD     constants<>+832(SB), Y6, Y6
-	VPADDD     constants<>+864(SB), Y7, Y7
-	VPSLLD     $0x17, Y6, Y6
-	VPSLLD     $0x17, Y7, Y7
-	VMULPS     Y6, Y2, Y2
-	VMULPS     Y7, Y0, Y0
-	VPADDD     constants<>+832(SB), Y1, Y1
-	VPADDD     constants<>+864(SB), Y5, Y5
-	VPSLLD     $0x17, Y1, Y1
-	VPSLLD     $0x17, Y5, Y5
-	VMULPS     Y1, Y2, Y1
-	VMULPS     Y5, Y0, Y0
-	VMASKMOVPS Y1, Y3, (AX)(BX*1)
-	VMASKMOVPS Y0, Y4, 32(AX)(BX*1)
-
-done1:
-	VZEROUPPER
-	RET
-
 // func gelu256(y *float32, x *float32, n int)
 // Requires: AVX, AVX2
 TEXT ·gelu256(SB), NOSPLIT, $0-24
@@ -1561,76 +1781,76 @@ vectors1:
 	VMOVUPS 32(CX)(BX*1), Y3
 	VMULPS  Y2, Y2, Y4
 	VMULPS  Y3, Y3, Y5
-	VMULPS  constants<>+896(SB), Y4, Y4
-	VMULPS  constants<>+928(SB), Y5, Y5
-	VADDPS  constants<>+960(SB), Y4, Y4
-	VADDPS  constants<>+992(SB), Y5, Y5
+	VMULPS  constants<>+192(SB), Y4, Y4
+	VMULPS  constants<>+224(SB), Y5, Y5
+	VADDPS  constants<>+256(SB), Y4, Y4
+	VADDPS  constants<>+288(SB), Y5, Y5
 	VMULPS  Y4, Y2, Y4
 	VMULPS  Y5, Y3, Y5
-	VPXOR   constants<>+1024(SB), Y4, Y4
-	VPXOR   constants<>+1056(SB), Y5, Y5
+	VPXOR   constants<>+320(SB), Y4, Y4
+	VPXOR   constants<>+352(SB), Y5, Y5
 	VMINPS  Y4, Y1, Y4
 	VMINPS  Y5, Y1, Y5
 	VMAXPS  Y4, Y0, Y4
 	VMAXPS  Y5, Y0, Y5
-	VMULPS  constants<>+192(SB), Y4, Y6
-	VMULPS  constants<>+224(SB), Y5, Y7
-	VADDPS  constants<>+256(SB), Y6, Y6
-	VADDPS  constants<>+288(SB), Y7, Y7
-	VSUBPS  constants<>+256(SB), Y6, Y8
-	VSUBPS  constants<>+288(SB), Y7, Y9
-	VMULPS  constants<>+320(SB), Y8, Y10
-	VMULPS  constants<>+352(SB), Y9, Y11
+	VMULPS  constants<>+384(SB), Y4, Y6
+	VMULPS  constants<>+416(SB), Y5, Y7
+	VADDPS  constants<>+448(SB), Y6, Y6
+	VADDPS  constants<>+480(SB), Y7, Y7
+	VSUBPS  constants<>+448(SB), Y6, Y8
+	VSUBPS  constants<>+480(SB), Y7, Y9
+	VMULPS  constants<>+512(SB), Y8, Y10
+	VMULPS  constants<>+544(SB), Y9, Y11
 	VSUBPS  Y10, Y4, Y4
 	VSUBPS  Y11, Y5, Y5
-	VMULPS  constants<>+384(SB), Y8, Y8
-	VMULPS  constants<>+416(SB), Y9, Y9
+	VMULPS  constants<>+576(SB), Y8, Y8
+	VMULPS  constants<>+608(SB), Y9, Y9
 	VSUBPS  Y8, Y4, Y4
 	VSUBPS  Y9, Y5, Y5
-	VMULPS  constants<>+448(SB), Y4, Y8
-	VMULPS  constants<>+480(SB), Y5, Y9
-	VADDPS  constants<>+512(SB), Y8, Y8
-	VADDPS  constants<>+544(SB), Y9, Y9
-	VMULPS  Y4, Y8, Y8
-	VMULPS  Y5, Y9, Y9
-	VADDPS  constants<>+576(SB), Y8, Y8
-	VADDPS  constants<>+608(SB), Y9, Y9
-	VMULPS  Y4, Y8, Y8
-	VMULPS  Y5, Y9, Y9
-	VADDPS  constants<>+640(SB), Y8, Y8
-	VADDPS  constants<>+672(SB), Y9, Y9
-	VMULPS  Y4, Y8, Y8
-	VMULPS  Y5, Y9, Y9
+	VMULPS  constants<>+640(SB), Y4, Y8
+	VMULPS  constants<>+672(SB), Y5, Y9
 	VADDPS  constants<>+704(SB), Y8, Y8
 	VADDPS  constants<>+736(SB), Y9, Y9
+	VMULPS  Y4, Y8, Y8
+	VMULPS  Y5, Y9, Y9
+	VADDPS  constants<>+768(SB), Y8, Y8
+	VADDPS  constants<>+800(SB), Y9, Y9
+	VMULPS  Y4, Y8, Y8
+	VMULPS  Y5, Y9, Y9
+	VADDPS  constants<>+832(SB), Y8, Y8
+	VADDPS  constants<>+864(SB), Y9, Y9
+	VMULPS  Y4, Y8, Y8
+	VMULPS  Y5, Y9, Y9
+	VADDPS  constants<>+896(SB), Y8, Y8
+	VADDPS  constants<>+928(SB), Y9, Y9
 	VMULPS  Y4, Y4, Y10
 	VMULPS  Y5, Y5, Y11
 	VMULPS  Y10, Y8, Y8
 	VMULPS  Y11, Y9, Y9
 	VADDPS  Y4, Y8, Y4
 	VADDPS  Y5, Y9, Y5
-	VADDPS  constants<>+768(SB), Y4, Y4
-	VADDPS  constants<>+800(SB), Y5, Y5
-	VPSUBD  constants<>+256(SB), Y6, Y6
-	VPSUBD  constants<>+288(SB), Y7, Y7
+	VADDPS  constants<>+960(SB), Y4, Y4
+	VADDPS  constants<>+992(SB), Y5, Y5
+	VPSUBD  constants<>+448(SB), Y6, Y6
+	VPSUBD  constants<>+480(SB), Y7, Y7
 	VPSRAD  $0x01, Y6, Y8
 	VPSRAD  $0x01, Y7, Y9
 	VPSUBD  Y8, Y6, Y6
 	VPSUBD  Y9, Y7, Y7
-	VPADDD  constants<>+832(SB), Y8, Y8
-	VPADDD  constants<>+864(SB), Y9, Y9
+	VPADDD  constants<>+1024(SB), Y8, Y8
+	VPADDD  constants<>+1056(SB), Y9, Y9
 	VPSLLD  $0x17, Y8, Y8
 	VPSLLD  $0x17, Y9, Y9
 	VMULPS  Y8, Y4, Y4
 	VMULPS  Y9, Y5, Y5
-	VPADDD  constants<>+832(SB), Y6, Y6
-	VPADDD  constants<>+864(SB), Y7, Y7
+	VPADDD  constants<>+1024(SB), Y6, Y6
+	VPADDD  constants<>+1056(SB), Y7, Y7
 	VPSLLD  $0x17, Y6, Y6
 	VPSLLD  $0x17, Y7, Y7
 	VMULPS  Y6, Y4, Y4
 	VMULPS  Y7, Y5, Y5
-	VADDPS  constants<>+768(SB), Y4, Y4
-	VADDPS  constants<>+800(SB), Y5, Y5
+	VADDPS  constants<>+960(SB), Y4, Y4
+	VADDPS  constants<>+992(SB), Y5, Y5
 	VDIVPS  Y4, Y2, Y2
 	VDIVPS  Y5, Y3, Y3
 	VMOVUPS Y2, (AX)(BX*1)
@@ -1651,76 +1871,76 @@ tail1:
 	VMASKMOVPS 32(CX)(BX*1), Y3, Y5
 	VMULPS     Y4, Y4, Y6
 	VMULPS     Y5, Y5, Y7
-	VMULPS     constants<>+896(SB), Y6, Y6
-	VMULPS     constants<>+928(SB), Y7, Y7
-	VADDPS     constants<>+960(SB), Y6, Y6
-	VADDPS     constants<>+992(SB), Y7, Y7
+	VMULPS     constants<>+192(SB), Y6, Y6
+	VMULPS     constants<>+224(SB), Y7, Y7
+	VADDPS     constants<>+256(SB), Y6, Y6
+	VADDPS     constants<>+288(SB), Y7, Y7
 	VMULPS     Y6, Y4, Y6
 	VMULPS     Y7, Y5, Y7
-	VPXOR      constants<>+1024(SB), Y6, Y6
-	VPXOR      constants<>+1056(SB), Y7, Y7
+	VPXOR      constants<>+320(SB), Y6, Y6
+	VPXOR      constants<>+352(SB), Y7, Y7
 	VMINPS     Y6, Y1, Y6
 	VMINPS     Y7, Y1, Y1
 	VMAXPS     Y6, Y0, Y6
 	VMAXPS     Y1, Y0, Y0
-	VMULPS     constants<>+192(SB), Y6, Y1
-	VMULPS     constants<>+224(SB), Y0, Y7
-	VADDPS     constants<>+256(SB), Y1, Y1
-	VADDPS     constants<>+288(SB), Y7, Y7
-	VSUBPS     constants<>+256(SB), Y1, Y8
-	VSUBPS     constants<>+288(SB), Y7, Y9
-	VMULPS     constants<>+320(SB), Y8, Y10
-	VMULPS     constants<>+352(SB), Y9, Y11
+	VMULPS     constants<>+384(SB), Y6, Y1
+	VMULPS     constants<>+416(SB), Y0, Y7
+	VADDPS     constants<>+448(SB), Y1, Y1
+	VADDPS     constants<>+480(SB), Y7, Y7
+	VSUBPS     constants<>+448(SB), Y1, Y8
+	VSUBPS     constants<>+480(SB), Y7, Y9
+	VMULPS     constants<>+512(SB), Y8, Y10
+	VMULPS     constants<>+544(SB), Y9, Y11
 	VSUBPS     Y10, Y6, Y6
 	VSUBPS     Y11, Y0, Y0
-	VMULPS     constants<>+384(SB), Y8, Y8
-	VMULPS     constants<>+416(SB), Y9, Y9
+	VMULPS     constants<>+576(SB), Y8, Y8
+	VMULPS     constants<>+608(SB), Y9, Y9
 	VSUBPS     Y8, Y6, Y6
 	VSUBPS     Y9, Y0, Y0
-	VMULPS     constants<>+448(SB), Y6, Y8
-	VMULPS     constants<>+480(SB), Y0, Y9
-	VADDPS     constants<>+512(SB), Y8, Y8
-	VADDPS     constants<>+544(SB), Y9, Y9
-	VMULPS     Y6, Y8, Y8
-	VMULPS     Y0, Y9, Y9
-	VADDPS     constants<>+576(SB), Y8, Y8
-	VADDPS     constants<>+608(SB), Y9, Y9
-	VMULPS     Y6, Y8, Y8
-	VMULPS     Y0, Y9, Y9
-	VADDPS     constants<>+640(SB), Y8, Y8
-	VADDPS     constants<>+672(SB), Y9, Y9
-	VMULPS     Y6, Y8, Y8
-	VMULPS     Y0, Y9, Y9
+	VMULPS     constants<>+640(SB), Y6, Y8
+	VMULPS     constants<>+672(SB), Y0, Y9
 	VADDPS     constants<>+704(SB), Y8, Y8
 	VADDPS     constants<>+736(SB), Y9, Y9
+	VMULPS     Y6, Y8, Y8
+	VMULPS     Y0, Y9, Y9
+	VADDPS     constants<>+768(SB), Y8, Y8
+	VADDPS     constants<>+800(SB), Y9, Y9
+	VMULPS     Y6, Y8, Y8
+	VMULPS     Y0, Y9, Y9
+	VADDPS     constants<>+832(SB), Y8, Y8
+	VADDPS     constants<>+864(SB), Y9, Y9
+	VMULPS     Y6, Y8, Y8
+	VMULPS     Y0, Y9, Y9
+	VADDPS     constants<>+896(SB), Y8, Y8
+	VADDPS     constants<>+928(SB), Y9, Y9
 	VMULPS     Y6, Y6, Y10
 	VMULPS     Y0, Y0, Y11
 	VMULPS     Y10, Y8, Y8
 	VMULPS     Y11, Y9, Y9
 	VADDPS     Y6, Y8, Y6
 	VADDPS     Y0, Y9, Y0
-	VADDPS     constants<>+768(SB), Y6, Y6
-	VADDPS     constants<>+800(SB), Y0, Y0
-	VPSUBD     constants<>+256(SB), Y1, Y1
-	VPSUBD     constants<>+288(SB), Y7, Y7
+	VADDPS     constants<>+960(SB), Y6, Y6
+	VADDPS     constants<>+992(SB), Y0, Y0
+	VPSUBD     constants<>+448(SB), Y1, Y1
+	VPSUBD     constants<>+480(SB), Y7, Y7
 	VPSRAD     $0x01, Y1, Y8
 	VPSRAD     $0x01, Y7, Y9
 	VPSUBD     Y8, Y1, Y1
 	VPSUBD     Y9, Y7, Y7
-	VPADDD     constants<>+832(SB), Y8, Y8
-	VPADDD     constants<>+864(SB), Y9, Y9
+	VPADDD     constants<>+1024(SB), Y8, Y8
+	VPADDD     constants<>+1056(SB), Y9, Y9
 	VPSLLD     $0x17, Y8, Y8
 	VPSLLD     $0x17, Y9, Y9
 	VMULPS     Y8, Y6, Y6
 	VMULPS     Y9, Y0, Y0
-	VPADDD     constants<>+832(SB), Y1, Y1
-	VPADDD     constants<>+864(SB), Y7, Y7
+	VPADDD     constants<>+1024(SB), Y1, Y1
+	VPADDD     constants<>+1056(SB), Y7, Y7
 	VPSLLD     $0x17, Y1, Y1
 	VPSLLD     $0x17, Y7, Y7
 	VMULPS     Y1, Y6, Y1
 	VMULPS     Y7, Y0, Y0
-	VADDPS     constants<>+768(SB), Y1, Y1
-	VADDPS     constants<>+800(SB), Y0, Y0
+	VADDPS     constants<>+960(SB), Y1, Y1
+	VADDPS     constants<>+992(SB), Y0, Y0
 	VDIVPS     Y1, Y4, Y1
 	VDIVPS     Y0, Y5, Y0
 	VMASKMOVPS Y1, Y2, (AX)(BX*1)
@@ -1741,7 +1961,7 @@ TEXT ·geluBackward256(SB), NOSPLIT, $0-32
 	VMOVUPS constants<>+128(SB), Y1
 	VMOVUPS constants<>+1088(SB), Y2
 	VMOVUPS constants<>+1152(SB), Y3
-	VMOVUPS constants<>+768(SB), Y4
+	VMOVUPS constants<>+960(SB), Y4
 	XORQ    SI, SI
 	SUBQ    $0x10, BX
 	JLT     tail1
@@ -1755,70 +1975,70 @@ vectors1:
 	VMAXPS  Y6, Y2, Y6
 	VMULPS  Y5, Y5, Y7
 	VMULPS  Y6, Y6, Y8
-	VMULPS  constants<>+896(SB), Y7, Y9
-	VMULPS  constants<>+928(SB), Y8, Y10
-	VADDPS  constants<>+960(SB), Y9, Y9
-	VADDPS  constants<>+992(SB), Y10, Y10
+	VMULPS  constants<>+192(SB), Y7, Y9
+	VMULPS  constants<>+224(SB), Y8, Y10
+	VADDPS  constants<>+256(SB), Y9, Y9
+	VADDPS  constants<>+288(SB), Y10, Y10
 	VMULPS  Y9, Y5, Y9
 	VMULPS  Y10, Y6, Y10
-	VPXOR   constants<>+1024(SB), Y9, Y9
-	VPXOR   constants<>+1056(SB), Y10, Y10
+	VPXOR   constants<>+320(SB), Y9, Y9
+	VPXOR   constants<>+352(SB), Y10, Y10
 	VMINPS  Y9, Y1, Y9
 	VMINPS  Y10, Y1, Y10
 	VMAXPS  Y9, Y0, Y9
 	VMAXPS  Y10, Y0, Y10
-	VMULPS  constants<>+192(SB), Y9, Y11
-	VMULPS  constants<>+224(SB), Y10, Y12
-	VADDPS  constants<>+256(SB), Y11, Y11
-	VADDPS  constants<>+288(SB), Y12, Y12
-	VSUBPS  constants<>+256(SB), Y11, Y13
-	VSUBPS  constants<>+288(SB), Y12, Y14
-	VMULPS  constants<>+320(SB), Y13, Y15
-	VMULPS  constants<>+352(SB), Y14, Y16
+	VMULPS  constants<>+384(SB), Y9, Y11
+	VMULPS  constants<>+416(SB), Y10, Y12
+	VADDPS  constants<>+448(SB), Y11, Y11
+	VADDPS  constants<>+480(SB), Y12, Y12
+	VSUBPS  constants<>+448(SB), Y11, Y13
+	VSUBPS  constants<>+480(SB), Y12, Y14
+	VMULPS  constants<>+512(SB), Y13, Y15
+	VMULPS  constants<>+544(SB), Y14, Y16
 	VSUBPS  Y15, Y9, Y9
 	VSUBPS  Y16, Y10, Y10
-	VMULPS  constants<>+384(SB), Y13, Y13
-	VMULPS  constants<>+416(SB), Y14, Y14
+	VMULPS  constants<>+576(SB), Y13, Y13
+	VMULPS  constants<>+608(SB), Y14, Y14
 	VSUBPS  Y13, Y9, Y9
 	VSUBPS  Y14, Y10, Y10
-	VMULPS  constants<>+448(SB), Y9, Y13
-	VMULPS  constants<>+480(SB), Y10, Y14
-	VADDPS  constants<>+512(SB), Y13, Y13
-	VADDPS  constants<>+544(SB), Y14, Y14
-	VMULPS  Y9, Y13, Y13
-	VMULPS  Y10, Y14, Y14
-	VADDPS  constants<>+576(SB), Y13, Y13
-	VADDPS  constants<>+608(SB), Y14, Y14
-	VMULPS  Y9, Y13, Y13
-	VMULPS  Y10, Y14, Y14
-	VADDPS  constants<>+640(SB), Y13, Y13
-	VADDPS  constants<>+672(SB), Y14, Y14
-	VMULPS  Y9, Y13, Y13
-	VMULPS  Y10, Y14, Y14
+	VMULPS  constants<>+640(SB), Y9, Y13
+	VMULPS  constants<>+672(SB), Y10, Y14
 	VADDPS  constants<>+704(SB), Y13, Y13
 	VADDPS  constants<>+736(SB), Y14, Y14
+	VMULPS  Y9, Y13, Y13
+	VMULPS  Y10, Y14, Y14
+	VADDPS  constants<>+768(SB), Y13, Y13
+	VADDPS  constants<>+800(SB), Y14, Y14
+	VMULPS  Y9, Y13, Y13
+	VMULPS  Y10, Y14, Y14
+	VADDPS  constants<>+832(SB), Y13, Y13
+	VADDPS  constants<>+864(SB), Y14, Y14
+	VMULPS  Y9, Y13, Y13
+	VMULPS  Y10, Y14, Y14
+	VADDPS  constants<>+896(SB), Y13, Y13
+	VADDPS  constants<>+928(SB), Y14, Y14
 	VMULPS  Y9, Y9, Y15
 	VMULPS  Y10, Y10, Y16
 	VMULPS  Y15, Y13, Y13
 	VMULPS  Y16, Y14, Y14
 	VADDPS  Y9, Y13, Y9
 	VADDPS  Y10, Y14, Y10
-	VADDPS  constants<>+768(SB), Y9, Y9
-	VADDPS  constants<>+800(SB), Y10, Y10
-	VPSUBD  constants<>+256(SB), Y11, Y11
-	VPSUBD  constants<>+288(SB), Y12, Y12
+	VADDPS  constants<>+960(SB), Y9, Y9
+	VADDPS  constants<>+992(SB), Y10, Y10
+	VPSUBD  constants<>+448(SB), Y11, Y11
+	VPSUBD  constants<>+480(SB), Y12, Y12
 	VPSRAD  $0x01, Y11, Y13
 	VPSRAD  $0x01, Y12, Y14
 	VPSUBD  Y13, Y11, Y11
 	VPSUBD  Y14, Y12, Y12
-	VPADDD  constants<>+832(SB), Y13, Y13
-	VPADDD  constants<>+864(SB), Y14, Y14
+	VPADDD  constants<>+1024(SB), Y13, Y13
+	VPADDD  constants<>+1056(SB), Y14, Y14
 	VPSLLD  $0x17, Y13, Y13
 	VPSLLD  $0x17, Y14, Y14
 	VMULPS  Y13, Y9, Y9
 	VMULPS  Y14, Y10, Y10
-	VPADDD  constants<>+832(SB), Y11, Y11
-	VPADDD  constants<>+864(SB), Y12, Y12
+	VPADDD  constants<>+1024(SB), Y11, Y11
+	VPADDD  constants<>+1056(SB), Y12, Y12
 	VPSLLD  $0x17, Y11, Y11
 	VPSLLD  $0x17, Y12, Y12
 	VMULPS  Y11, Y9, Y9
@@ -1829,8 +2049,8 @@ vectors1:
 	VDIVPS  Y12, Y4, Y12
 	VMULPS  constants<>+1216(SB), Y7, Y7
 	VMULPS  constants<>+1248(SB), Y8, Y8
-	VADDPS  constants<>+960(SB), Y7, Y7
-	VADDPS  constants<>+992(SB), Y8, Y8
+	VADDPS  constants<>+256(SB), Y7, Y7
+	VADDPS  constants<>+288(SB), Y8, Y8
 	VMULPS  Y11, Y9, Y9
 	VMULPS  Y12, Y10, Y10
 	VMULPS  Y9, Y5, Y5
@@ -1867,70 +2087,70 @@ tail1:
 	VMAXPS     Y3, Y2, Y2
 	VMULPS     Y7, Y7, Y3
 	VMULPS     Y2, Y2, Y8
-	VMULPS     constants<>+896(SB), Y3, Y9
-	VMULPS     constants<>+928(SB), Y8, Y10
-	VADDPS     constants<>+960(SB), Y9, Y9
-	VADDPS     constants<>+992(SB), Y10, Y10
+	VMULPS     constants<>+192(SB), Y3, Y9
+	VMULPS     constants<>+224(SB), Y8, Y10
+	VADDPS     constants<>+256(SB), Y9, Y9
+	VADDPS     constants<>+288(SB), Y10, Y10
 	VMULPS     Y9, Y7, Y9
 	VMULPS     Y10, Y2, Y10
-	VPXOR      constants<>+1024(SB), Y9, Y9
-	VPXOR      constants<>+1056(SB), Y10, Y10
+	VPXOR      constants<>+320(SB), Y9, Y9
+	VPXOR      constants<>+352(SB), Y10, Y10
 	VMINPS     Y9, Y1, Y9
 	VMINPS     Y10, Y1, Y1
 	VMAXPS     Y9, Y0, Y9
 	VMAXPS     Y1, Y0, Y0
-	VMULPS     constants<>+192(SB), Y9, Y1
-	VMULPS     constants<>+224(SB), Y0, Y10
-	VADDPS     constants<>+256(SB), Y1, Y1
-	VADDPS     constants<>+288(SB), Y10, Y10
-	VSUBPS     constants<>+256(SB), Y1, Y11
-	VSUBPS     constants<>+288(SB), Y10, Y12
-	VMULPS     constants<>+320(SB), Y11, Y13
-	VMULPS     constants<>+352(SB), Y12, Y14
+	VMULPS     constants<>+384(SB), Y9, Y1
+	VMULPS     constants<>+416(SB), Y0, Y10
+	VADDPS     constants<>+448(SB), Y1, Y1
+	VADDPS     constants<>+480(SB), Y10, Y10
+	VSUBPS     constants<>+448(SB), Y1, Y11
+	VSUBPS     constants<>+480(SB), Y10, Y12
+	VMULPS     constants<>+512(SB), Y11, Y13
+	VMULPS     constants<>+544(SB), Y12, Y14
 	VSUBPS     Y13, Y9, Y9
 	VSUBPS     Y14, Y0, Y0
-	VMULPS     constants<>+384(SB), Y11, Y11
-	VMULPS     constants<>+416(SB), Y12, Y12
+	VMULPS     constants<>+576(SB), Y11, Y11
+	VMULPS     constants<>+608(SB), Y12, Y12
 	VSUBPS     Y11, Y9, Y9
 	VSUBPS     Y12, Y0, Y0
-	VMULPS     constants<>+448(SB), Y9, Y11
-	VMULPS     constants<>+480(SB), Y0, Y12
-	VADDPS     constants<>+512(SB), Y11, Y11
-	VADDPS     constants<>+544(SB), Y12, Y12
-	VMULPS     Y9, Y11, Y11
-	VMULPS     Y0, Y12, Y12
-	VADDPS     constants<>+576(SB), Y11, Y11
-	VADDPS     constants<>+608(SB), Y12, Y12
-	VMULPS     Y9, Y11, Y11
-	VMULPS     Y0, Y12, Y12
-	VADDPS     constants<>+640(SB), Y11, Y11
-	VADDPS     constants<>+672(SB), Y12, Y12
-	VMULPS     Y9, Y11, Y11
-	VMULPS     Y0, Y12, Y12
+	VMULPS     constants<>+640(SB), Y9, Y11
+	VMULPS     constants<>+672(SB), Y0, Y12
 	VADDPS     constants<>+704(SB), Y11, Y11
 	VADDPS     constants<>+736(SB), Y12, Y12
+	VMULPS     Y9, Y11, Y11
+	VMULPS     Y0, Y12, Y12
+	VADDPS     constants<>+768(SB), Y11, Y11
+	VADDPS     constants<>+800(SB), Y12, Y12
+	VMULPS     Y9, Y11, Y11
+	VMULPS     Y0, Y12, Y12
+	VADDPS     constants<>+832(SB), Y11, Y11
+	VADDPS     constants<>+864(SB), Y12, Y12
+	VMULPS     Y9, Y11, Y11
+	VMULPS     Y0, Y12, Y12
+	VADDPS     constants<>+896(SB), Y11, Y11
+	VADDPS     constants<>+928(SB), Y12, Y12
 	VMULPS     Y9, Y9, Y13
 	VMULPS     Y0, Y0, Y14
 	VMULPS     Y13, Y11, Y11
 	VMULPS     Y14, Y12, Y12
 	VADDPS     Y9, Y11, Y9
 	VADDPS     Y0, Y12, Y0
-	VADDPS     constants<>+768(SB), Y9, Y9
-	VADDPS     constants<>+800(SB), Y0, Y0
-	VPSUBD     constants<>+256(SB), Y1, Y1
-	VPSUBD     constants<>+288(SB), Y10, Y10
+	VADDPS     constants<>+960(SB), Y9, Y9
+	VADDPS     constants<>+992(SB), Y0, Y0
+	VPSUBD     constants<>+448(SB), Y1, Y1
+	VPSUBD     constants<>+480(SB), Y10, Y10
 	VPSRAD     $0x01, Y1, Y11
 	VPSRAD     $0x01, Y10, Y12
 	VPSUBD     Y11, Y1, Y1
 	VPSUBD     Y12, Y10, Y10
-	VPADDD     constants<>+832(SB), Y11, Y11
-	VPADDD     constants<>+864(SB), Y12, Y12
+	VPADDD     constants<>+1024(SB), Y11, Y11
+	VPADDD     constants<>+1056(SB), Y12, Y12
 	VPSLLD     $0x17, Y11, Y11
 	VPSLLD     $0x17, Y12, Y12
 	VMULPS     Y11, Y9, Y9
 	VMULPS     Y12, Y0, Y0
-	VPADDD     constants<>+832(SB), Y1, Y1
-	VPADDD     constants<>+864(SB), Y10, Y10
+	VPADDD     constants<>+1024(SB), Y1, Y1
+	VPADDD     constants<>+1056(SB), Y10, Y10
 	VPSLLD     $0x17, Y1, Y1
 	VPSLLD     $0x17, Y10, Y10
 	VMULPS     Y1, Y9, Y1
@@ -1941,8 +2161,8 @@ tail1:
 	VDIVPS     Y10, Y4, Y10
 	VMULPS     constants<>+1216(SB), Y3, Y3
 	VMULPS     constants<>+1248(SB), Y8, Y8
-	VADDPS     constants<>+960(SB), Y3, Y3
-	VADDPS     constants<>+992(SB), Y8, Y8
+	VADDPS     constants<>+256(SB), Y3, Y3
+	VADDPS     constants<>+288(SB), Y8, Y8
 	VMULPS     Y9, Y1, Y1
 	VMULPS     Y10, Y0, Y0
 	VMULPS     Y1, Y7, Y1
@@ -2050,58 +2270,58 @@ vectors3:
 	VMINPS  Y9, Y4, Y9
 	VMAXPS  Y8, Y3, Y8
 	VMAXPS  Y9, Y3, Y9
-	VMULPS  constants<>+192(SB), Y8, Y10
-	VMULPS  constants<>+224(SB), Y9, Y11
-	VADDPS  constants<>+256(SB), Y10, Y10
-	VADDPS  constants<>+288(SB), Y11, Y11
-	VSUBPS  constants<>+256(SB), Y10, Y12
-	VSUBPS  constants<>+288(SB), Y11, Y13
-	VMULPS  constants<>+320(SB), Y12, Y14
-	VMULPS  constants<>+352(SB), Y13, Y15
+	VMULPS  constants<>+384(SB), Y8, Y10
+	VMULPS  constants<>+416(SB), Y9, Y11
+	VADDPS  constants<>+448(SB), Y10, Y10
+	VADDPS  constants<>+480(SB), Y11, Y11
+	VSUBPS  constants<>+448(SB), Y10, Y12
+	VSUBPS  constants<>+480(SB), Y11, Y13
+	VMULPS  constants<>+512(SB), Y12, Y14
+	VMULPS  constants<>+544(SB), Y13, Y15
 	VSUBPS  Y14, Y8, Y8
 	VSUBPS  Y15, Y9, Y9
-	VMULPS  constants<>+384(SB), Y12, Y12
-	VMULPS  constants<>+416(SB), Y13, Y13
+	VMULPS  constants<>+576(SB), Y12, Y12
+	VMULPS  constants<>+608(SB), Y13, Y13
 	VSUBPS  Y12, Y8, Y8
 	VSUBPS  Y13, Y9, Y9
-	VMULPS  constants<>+448(SB), Y8, Y12
-	VMULPS  constants<>+480(SB), Y9, Y13
-	VADDPS  constants<>+512(SB), Y12, Y12
-	VADDPS  constants<>+544(SB), Y13, Y13
-	VMULPS  Y8, Y12, Y12
-	VMULPS  Y9, Y13, Y13
-	VADDPS  constants<>+576(SB), Y12, Y12
-	VADDPS  constants<>+608(SB), Y13, Y13
-	VMULPS  Y8, Y12, Y12
-	VMULPS  Y9, Y13, Y13
-	VADDPS  constants<>+640(SB), Y12, Y12
-	VADDPS  constants<>+672(SB), Y13, Y13
-	VMULPS  Y8, Y12, Y12
-	VMULPS  Y9, Y13, Y13
+	VMULPS  constants<>+640(SB), Y8, Y12
+	VMULPS  constants<>+672(SB), Y9, Y13
 	VADDPS  constants<>+704(SB), Y12, Y12
 	VADDPS  constants<>+736(SB), Y13, Y13
+	VMULPS  Y8, Y12, Y12
+	VMULPS  Y9, Y13, Y13
+	VADDPS  constants<>+768(SB), Y12, Y12
+	VADDPS  constants<>+800(SB), Y13, Y13
+	VMULPS  Y8, Y12, Y12
+	VMULPS  Y9, Y13, Y13
+	VADDPS  constants<>+832(SB), Y12, Y12
+	VADDPS  constants<>+864(SB), Y13, Y13
+	VMULPS  Y8, Y12, Y12
+	VMULPS  Y9, Y13, Y13
+	VADDPS  constants<>+896(SB), Y12, Y12
+	VADDPS  constants<>+928(SB), Y13, Y13
 	VMULPS  Y8, Y8, Y14
 	VMULPS  Y9, Y9, Y15
 	VMULPS  Y14, Y12, Y12
 	VMULPS  Y15, Y13, Y13
 	VADDPS  Y8, Y12, Y8
 	VADDPS  Y9, Y13, Y9
-	VADDPS  constants<>+768(SB), Y8, Y8
-	VADDPS  constants<>+800(SB), Y9, Y9
-	VPSUBD  constants<>+256(SB), Y10, Y10
-	VPSUBD  constants<>+288(SB), Y11, Y11
+	VADDPS  constants<>+960(SB), Y8, Y8
+	VADDPS  constants<>+992(SB), Y9, Y9
+	VPSUBD  constants<>+448(SB), Y10, Y10
+	VPSUBD  constants<>+480(SB), Y11, Y11
 	VPSRAD  $0x01, Y10, Y12
 	VPSRAD  $0x01, Y11, Y13
 	VPSUBD  Y12, Y10, Y10
 	VPSUBD  Y13, Y11, Y11
-	VPADDD  constants<>+832(SB), Y12, Y12
-	VPADDD  constants<>+864(SB), Y13, Y13
+	VPADDD  constants<>+1024(SB), Y12, Y12
+	VPADDD  constants<>+1056(SB), Y13, Y13
 	VPSLLD  $0x17, Y12, Y12
 	VPSLLD  $0x17, Y13, Y13
 	VMULPS  Y12, Y8, Y8
 	VMULPS  Y13, Y9, Y9
-	VPADDD  constants<>+832(SB), Y10, Y10
-	VPADDD  constants<>+864(SB), Y11, Y11
+	VPADDD  constants<>+1024(SB), Y10, Y10
+	VPADDD  constants<>+1056(SB), Y11, Y11
 	VPSLLD  $0x17, Y10, Y10
 	VPSLLD  $0x17, Y11, Y11
 	VMULPS  Y10, Y8, Y8
@@ -2130,58 +2350,58 @@ tail3:
 	VMINPS     Y5, Y4, Y5
 	VMAXPS     Y10, Y3, Y10
 	VMAXPS     Y5, Y3, Y5
-	VMULPS     constants<>+192(SB), Y10, Y11
-	VMULPS     constants<>+224(SB), Y5, Y12
-	VADDPS     constants<>+256(SB), Y11, Y11
-	VADDPS     constants<>+288(SB), Y12, Y12
-	VSUBPS     constants<>+256(SB), Y11, Y13
-	VSUBPS     constants<>+288(SB), Y12, Y14
-	VMULPS     constants<>+320(SB), Y13, Y15
-	VMULPS     constants<>+352(SB), Y14, Y16
+	VMULPS     constants<>+384(SB), Y10, Y11
+	VMULPS     constants<>+416(SB), Y5, Y12
+	VADDPS     constants<>+448(SB), Y11, Y11
+	VADDPS     constants<>+480(SB), Y12, Y12
+	VSUBPS     constants<>+448(SB), Y11, Y13
+	VSUBPS     constants<>+480(SB), Y12, Y14
+	VMULPS     constants<>+512(SB), Y13, Y15
+	VMULPS     constants<>+544(SB), Y14, Y16
 	VSUBPS     Y15, Y10, Y10
 	VSUBPS     Y16, Y5, Y5
-	VMULPS     constants<>+384(SB), Y13, Y13
-	VMULPS     constants<>+416(SB), Y14, Y14
+	VMULPS     constants<>+576(SB), Y13, Y13
+	VMULPS     constants<>+608(SB), Y14, Y14
 	VSUBPS     Y13, Y10, Y10
 	VSUBPS     Y14, Y5, Y5
-	VMULPS     constants<>+448(SB), Y10, Y13
-	VMULPS     constants<>+480(SB), Y5, Y14
-	VADDPS     constants<>+512(SB), Y13, Y13
-	VADDPS     constants<>+544(SB), Y14, Y14
-	VMULPS     Y10, Y13, Y13
-	VMULPS     Y5, Y14, Y14
-	VADDPS     constants<>+576(SB), Y13, Y13
-	VADDPS     constants<>+608(SB), Y14, Y14
-	VMULPS     Y10, Y13, Y13
-	VMULPS     Y5, Y14, Y14
-	VADDPS     constants<>+640(SB), Y13, Y13
-	VADDPS     constants<>+672(SB), Y14, Y14
-	VMULPS     Y10, Y13, Y13
-	VMULPS     Y5, Y14, Y14
+	VMULPS     constants<>+640(SB), Y10, Y13
+	VMULPS     constants<>+672(SB), Y5, Y14
 	VADDPS     constants<>+704(SB), Y13, Y13
 	VADDPS     constants<>+736(SB), Y14, Y14
+	VMULPS     Y10, Y13, Y13
+	VMULPS     Y5, Y14, Y14
+	VADDPS     constants<>+768(SB), Y13, Y13
+	VADDPS     constants<>+800(SB), Y14, Y14
+	VMULPS     Y10, Y13, Y13
+	VMULPS     Y5, Y14, Y14
+	VADDPS     constants<>+832(SB), Y13, Y13
+	VADDPS     constants<>+864(SB), Y14, Y14
+	VMULPS     Y10, Y13, Y13
+	VMULPS     Y5, Y14, Y14
+	VADDPS     constants<>+896(SB), Y13, Y13
+	VADDPS     constants<>+928(SB), Y14, Y14
 	VMULPS     Y10, Y10, Y15
 	VMULPS     Y5, Y5, Y16
 	VMULPS     Y15, Y13, Y13
 	VMULPS     Y16, Y14, Y14
 	VADDPS     Y10, Y13, Y10
 	VADDPS     Y5, Y14, Y5
-	VADDPS     constants<>+768(SB), Y10, Y10
-	VADDPS     constants<>+800(SB), Y5, Y5
-	VPSUBD     constants<>+256(SB), Y11, Y11
-	VPSUBD     constants<>+288(SB), Y12, Y12
+	VADDPS     constants<>+960(SB), Y10, Y10
+	VADDPS     constants<>+992(SB), Y5, Y5
+	VPSUBD     constants<>+448(SB), Y11, Y11
+	VPSUBD     constants<>+480(SB), Y12, Y12
 	VPSRAD     $0x01, Y11, Y13
 	VPSRAD     $0x01, Y12, Y14
 	VPSUBD     Y13, Y11, Y11
 	VPSUBD     Y14, Y12, Y12
-	VPADDD     constants<>+832(SB), Y13, Y13
-	VPADDD     constants<>+864(SB), Y14, Y14
+	VPADDD     constants<>+1024(SB), Y13, Y13
+	VPADDD     constants<>+1056(SB), Y14, Y14
 	VPSLLD     $0x17, Y13, Y13
 	VPSLLD     $0x17, Y14, Y14
 	VMULPS     Y13, Y10, Y10
 	VMULPS     Y14, Y5, Y5
-	VPADDD     constants<>+832(SB), Y11, Y11
-	VPADDD     constants<>+864(SB), Y12, Y12
+	VPADDD     constants<>+1024(SB), Y11, Y11
+	VPADDD     constants<>+1056(SB), Y12, Y12
 	VPSLLD     $0x17, Y11, Y11
 	VPSLLD     $0x17, Y12, Y12
 	VMULPS     Y11, Y10, Y10
@@ -2227,7 +2447,7 @@ TEXT ·softmaxBackward256(SB), NOSPLIT, $0-72
 
 rows1:
 	VBROADCASTSS scale+48(FP), Y2
-	VMOVSS       constants<>+768(SB), X3
+	VMOVSS       constants<>+960(SB), X3
 	VDIVSS       4(R8), X3, X3
 	VBROADCASTSS (R8), Y4
 	VBROADCASTSS X3, Y3
@@ -2248,58 +2468,58 @@ vectors2:
 	VMINPS  Y7, Y1, Y7
 	VMAXPS  Y6, Y0, Y6
 	VMAXPS  Y7, Y0, Y7
-	VMULPS  constants<>+192(SB), Y6, Y8
-	VMULPS  constants<>+224(SB), Y7, Y9
-	VADDPS  constants<>+256(SB), Y8, Y8
-	VADDPS  constants<>+288(SB), Y9, Y9
-	VSUBPS  constants<>+256(SB), Y8, Y10
-	VSUBPS  constants<>+288(SB), Y9, Y11
-	VMULPS  constants<>+320(SB), Y10, Y12
-	VMULPS  constants<>+352(SB), Y11, Y13
+	VMULPS  constants<>+384(SB), Y6, Y8
+	VMULPS  constants<>+416(SB), Y7, Y9
+	VADDPS  constants<>+448(SB), Y8, Y8
+	VADDPS  constants<>+480(SB), Y9, Y9
+	VSUBPS  constants<>+448(SB), Y8, Y10
+	VSUBPS  constants<>+480(SB), Y9, Y11
+	VMULPS  constants<>+512(SB), Y10, Y12
+	VMULPS  constants<>+544(SB), Y11, Y13
 	VSUBPS  Y12, Y6, Y6
 	VSUBPS  Y13, Y7, Y7
-	VMULPS  constants<>+384(SB), Y10, Y10
-	VMULPS  constants<>+416(SB), Y11, Y11
+	VMULPS  constants<>+576(SB), Y10, Y10
+	VMULPS  constants<>+608(SB), Y11, Y11
 	VSUBPS  Y10, Y6, Y6
 	VSUBPS  Y11, Y7, Y7
-	VMULPS  constants<>+448(SB), Y6, Y10
-	VMULPS  constants<>+480(SB), Y7, Y11
-	VADDPS  constants<>+512(SB), Y10, Y10
-	VADDPS  constants<>+544(SB), Y11, Y11
-	VMULPS  Y6, Y10, Y10
-	VMULPS  Y7, Y11, Y11
-	VADDPS  constants<>+576(SB), Y10, Y10
-	VADDPS  constants<>+608(SB), Y11, Y11
-	VMULPS  Y6, Y10, Y10
-	VMULPS  Y7, Y11, Y11
-	VADDPS  constants<>+640(SB), Y10, Y10
-	VADDPS  constants<>+672(SB), Y11, Y11
-	VMULPS  Y6, Y10, Y10
-	VMULPS  Y7, Y11, Y11
+	VMULPS  constants<>+640(SB), Y6, Y10
+	VMULPS  constants<>+672(SB), Y7, Y11
 	VADDPS  constants<>+704(SB), Y10, Y10
 	VADDPS  constants<>+736(SB), Y11, Y11
+	VMULPS  Y6, Y10, Y10
+	VMULPS  Y7, Y11, Y11
+	VADDPS  constants<>+768(SB), Y10, Y10
+	VADDPS  constants<>+800(SB), Y11, Y11
+	VMULPS  Y6, Y10, Y10
+	VMULPS  Y7, Y11, Y11
+	VADDPS  constants<>+832(SB), Y10, Y10
+	VADDPS  constants<>+864(SB), Y11, Y11
+	VMULPS  Y6, Y10, Y10
+	VMULPS  Y7, Y11, Y11
+	VADDPS  constants<>+896(SB), Y10, Y10
+	VADDPS  constants<>+928(SB), Y11, Y11
 	VMULPS  Y6, Y6, Y12
 	VMULPS  Y7, Y7, Y13
 	VMULPS  Y12, Y10, Y10
 	VMULPS  Y13, Y11, Y11
 	VADDPS  Y6, Y10, Y6
 	VADDPS  Y7, Y11, Y7
-	VADDPS  constants<>+768(SB), Y6, Y6
-	VADDPS  constants<>+800(SB), Y7, Y7
-	VPSUBD  constants<>+256(SB), Y8, Y8
-	VPSUBD  constants<>+288(SB), Y9, Y9
+	VADDPS  constants<>+960(SB), Y6, Y6
+	VADDPS  constants<>+992(SB), Y7, Y7
+	VPSUBD  constants<>+448(SB), Y8, Y8
+	VPSUBD  constants<>+480(SB), Y9, Y9
 	VPSRAD  $0x01, Y8, Y10
 	VPSRAD  $0x01, Y9, Y11
 	VPSUBD  Y10, Y8, Y8
 	VPSUBD  Y11, Y9, Y9
-	VPADDD  constants<>+832(SB), Y10, Y10
-	VPADDD  constants<>+864(SB), Y11, Y11
+	VPADDD  constants<>+1024(SB), Y10, Y10
+	VPADDD  constants<>+1056(SB), Y11, Y11
 	VPSLLD  $0x17, Y10, Y10
 	VPSLLD  $0x17, Y11, Y11
 	VMULPS  Y10, Y6, Y6
 	VMULPS  Y11, Y7, Y7
-	VPADDD  constants<>+832(SB), Y8, Y8
-	VPADDD  constants<>+864(SB), Y9, Y9
+	VPADDD  constants<>+1024(SB), Y8, Y8
+	VPADDD  constants<>+1056(SB), Y9, Y9
 	VPSLLD  $0x17, Y8, Y8
 	VPSLLD  $0x17, Y9, Y9
 	VMULPS  Y8, Y6, Y6
@@ -2340,58 +2560,58 @@ tail2:
 	VMINPS     Y4, Y1, Y4
 	VMAXPS     Y8, Y0, Y8
 	VMAXPS     Y4, Y0, Y4
-	VMULPS     constants<>+192(SB), Y8, Y9
-	VMULPS     constants<>+224(SB), Y4, Y10
-	VADDPS     constants<>+256(SB), Y9, Y9
-	VADDPS     constants<>+288(SB), Y10, Y10
-	VSUBPS     constants<>+256(SB), Y9, Y11
-	VSUBPS     constants<>+288(SB), Y10, Y12
-	VMULPS     constants<>+320(SB), Y11, Y13
-	VMULPS     constants<>+352(SB), Y12, Y14
+	VMULPS     constants<>+384(SB), Y8, Y9
+	VMULPS     constants<>+416(SB), Y4, Y10
+	VADDPS     constants<>+448(SB), Y9, Y9
+	VADDPS     constants<>+480(SB), Y10, Y10
+	VSUBPS     constants<>+448(SB), Y9, Y11
+	VSUBPS     constants<>+480(SB), Y10, Y12
+	VMULPS     constants<>+512(SB), Y11, Y13
+	VMULPS     constants<>+544(SB), Y12, Y14
 	VSUBPS     Y13, Y8, Y8
 	VSUBPS     Y14, Y4, Y4
-	VMULPS     constants<>+384(SB), Y11, Y11
-	VMULPS     constants<>+416(SB), Y12, Y12
+	VMULPS     constants<>+576(SB), Y11, Y11
+	VMULPS     constants<>+608(SB), Y12, Y12
 	VSUBPS     Y11, Y8, Y8
 	VSUBPS     Y12, Y4, Y4
-	VMULPS     constants<>+448(SB), Y8, Y11
-	VMULPS     constants<>+480(SB), Y4, Y12
-	VADDPS     constants<>+512(SB), Y11, Y11
-	VADDPS     constants<>+544(SB), Y12, Y12
-	VMULPS     Y8, Y11, Y11
-	VMULPS     Y4, Y12, Y12
-	VADDPS     constants<>+576(SB), Y11, Y11
-	VADDPS     constants<>+608(SB), Y12, Y12
-	VMULPS     Y8, Y11, Y11
-	VMULPS     Y4, Y12, Y12
-	VADDPS     constants<>+640(SB), Y11, Y11
-	VADDPS     constants<>+672(SB), Y12, Y12
-	VMULPS     Y8, Y11, Y11
-	VMULPS     Y4, Y12, Y12
+	VMULPS     constants<>+640(SB), Y8, Y11
+	VMULPS     constants<>+672(SB), Y4, Y12
 	VADDPS     constants<>+704(SB), Y11, Y11
 	VADDPS     constants<>+736(SB), Y12, Y12
+	VMULPS     Y8, Y11, Y11
+	VMULPS     Y4, Y12, Y12
+	VADDPS     constants<>+768(SB), Y11, Y11
+	VADDPS     constants<>+800(SB), Y12, Y12
+	VMULPS     Y8, Y11, Y11
+	VMULPS     Y4, Y12, Y12
+	VADDPS     constants<>+832(SB), Y11, Y11
+	VADDPS     constants<>+864(SB), Y12, Y12
+	VMULPS     Y8, Y11, Y11
+	VMULPS     Y4, Y12, Y12
+	VADDPS     constants<>+896(SB), Y11, Y11
+	VADDPS     constants<>+928(SB), Y12, Y12
 	VMULPS     Y8, Y8, Y13
 	VMULPS     Y4, Y4, Y14
 	VMULPS     Y13, Y11, Y11
 	VMULPS     Y14, Y12, Y12
 	VADDPS     Y8, Y11, Y8
 	VADDPS     Y4, Y12, Y4
-	VADDPS     constants<>+768(SB), Y8, Y8
-	VADDPS     constants<>+800(SB), Y4, Y4
-	VPSUBD     constants<>+256(SB), Y9, Y9
-	VPSUBD     constants<>+288(SB), Y10, Y10
+	VADDPS     constants<>+960(SB), Y8, Y8
+	VADDPS     constants<>+992(SB), Y4, Y4
+	VPSUBD     constants<>+448(SB), Y9, Y9
+	VPSUBD     constants<>+480(SB), Y10, Y10
 	VPSRAD     $0x01, Y9, Y11
 	VPSRAD     $0x01, Y10, Y12
 	VPSUBD     Y11, Y9, Y9
 	VPSUBD     Y12, Y10, Y10
-	VPADDD     constants<>+832(SB), Y11, Y11
-	VPADDD     constants<>+864(SB), Y12, Y12
+	VPADDD     constants<>+1024(SB), Y11, Y11
+	VPADDD     constants<>+1056(SB), Y12, Y12
 	VPSLLD     $0x17, Y11, Y11
 	VPSLLD     $0x17, Y12, Y12
 	VMULPS     Y11, Y8, Y8
 	VMULPS     Y12, Y4, Y4
-	VPADDD     constants<>+832(SB), Y9, Y9
-	VPADDD     constants<>+864(SB), Y10, Y10
+	VPADDD     constants<>+1024(SB), Y9, Y9
+	VPADDD     constants<>+1056(SB), Y10, Y10
 	VPSLLD     $0x17, Y9, Y9
 	VPSLLD     $0x17, Y10, Y10
 	VMULPS     Y9, Y8, Y8
@@ -2526,7 +2746,7 @@ done3:
 	VDIVSS       n+64(FP), X3, X3
 	VADDSS       constants<>+1344(SB), X3, X3
 	VSQRTSS      X3, X3, X3
-	VMOVSS       constants<>+768(SB), X2
+	VMOVSS       constants<>+960(SB), X2
 	VDIVSS       X3, X2, X2
 	VMOVSS       X2, (DX)
 	VBROADCASTSS X2, Y2
@@ -2921,33 +3141,34 @@ TEXT ·quantize256(SB), NOSPLIT, $0-32
 	VBROADCASTSS b+28(FP), Y1
 	VMOVUPS      constants<>+1472(SB), Y2
 	VMOVUPS      constants<>+1536(SB), Y3
+	VMOVUPS      constants<>+0(SB), Y4
 	XORQ         BX, BX
 	SUBQ         $0x10, DX
 	JLT          tail1
 
 vectors1:
-	VMOVUPS   (CX)(BX*1), Y4
-	VMOVUPS   32(CX)(BX*1), Y5
-	VMULPS    Y0, Y4, Y4
+	VMOVUPS   (CX)(BX*1), Y5
+	VMOVUPS   32(CX)(BX*1), Y6
 	VMULPS    Y0, Y5, Y5
-	VMULPS    Y1, Y4, Y4
+	VMULPS    Y0, Y6, Y6
 	VMULPS    Y1, Y5, Y5
-	VMINPS    Y4, Y3, Y4
+	VMULPS    Y1, Y6, Y6
 	VMINPS    Y5, Y3, Y5
-	VMAXPS    Y4, Y2, Y4
+	VMINPS    Y6, Y3, Y6
 	VMAXPS    Y5, Y2, Y5
-	VCMPPS    $0x07, Y4, Y4, Y6
-	VANDPS    Y4, Y6, Y6
-	VCMPPS    $0x07, Y5, Y5, Y4
-	VANDPS    Y5, Y4, Y4
-	VMOVUPS   (AX)(BX*1), Y5
-	VMOVUPS   32(AX)(BX*1), Y7
+	VMAXPS    Y6, Y2, Y6
+	VCMPPS    $0x07, Y5, Y5, Y7
+	VBLENDVPS Y7, Y5, Y4, Y5
+	VCMPPS    $0x07, Y6, Y6, Y7
+	VBLENDVPS Y7, Y6, Y4, Y6
+	VMOVUPS   (AX)(BX*1), Y7
+	VMOVUPS   32(AX)(BX*1), Y8
+	VCVTPS2DQ Y5, Y5
+	VPADDD    Y7, Y5, Y5
 	VCVTPS2DQ Y6, Y6
-	VPADDD    Y5, Y6, Y6
-	VCVTPS2DQ Y4, Y4
-	VPADDD    Y7, Y4, Y4
-	VMOVUPS   Y6, (AX)(BX*1)
-	VMOVUPS   Y4, 32(AX)(BX*1)
+	VPADDD    Y8, Y6, Y6
+	VMOVUPS   Y5, (AX)(BX*1)
+	VMOVUPS   Y6, 32(AX)(BX*1)
 	ADDQ      $0x40, BX
 	SUBQ      $0x10, DX
 	JGE       vectors1
@@ -2958,32 +3179,144 @@ tail1:
 	LEAQ       masks<>+64(SB), SI
 	SHLQ       $0x02, DX
 	SUBQ       DX, SI
-	VMOVUPS    (SI), Y4
-	VMOVUPS    32(SI), Y5
-	VMASKMOVPS (CX)(BX*1), Y4, Y6
-	VMASKMOVPS 32(CX)(BX*1), Y5, Y7
-	VMULPS     Y0, Y6, Y6
-	VMULPS     Y0, Y7, Y0
-	VMULPS     Y1, Y6, Y6
+	VMOVUPS    (SI), Y5
+	VMOVUPS    32(SI), Y6
+	VMASKMOVPS (CX)(BX*1), Y5, Y7
+	VMASKMOVPS 32(CX)(BX*1), Y6, Y8
+	VMULPS     Y0, Y7, Y7
+	VMULPS     Y0, Y8, Y0
+	VMULPS     Y1, Y7, Y7
 	VMULPS     Y1, Y0, Y0
-	VMINPS     Y6, Y3, Y1
+	VMINPS     Y7, Y3, Y1
 	VMINPS     Y0, Y3, Y0
 	VMAXPS     Y1, Y2, Y1
 	VMAXPS     Y0, Y2, Y0
 	VCMPPS     $0x07, Y1, Y1, Y2
-	VANDPS     Y1, Y2, Y2
-	VCMPPS     $0x07, Y0, Y0, Y1
-	VANDPS     Y0, Y1, Y1
-	VMASKMOVPS (AX)(BX*1), Y4, Y0
-	VMASKMOVPS 32(AX)(BX*1), Y5, Y3
-	VCVTPS2DQ  Y2, Y2
-	VPADDD     Y0, Y2, Y2
-	VCVTPS2DQ  Y1, Y0
+	VBLENDVPS  Y2, Y1, Y4, Y1
+	VCMPPS     $0x07, Y0, Y0, Y2
+	VBLENDVPS  Y2, Y0, Y4, Y0
+	VMASKMOVPS (AX)(BX*1), Y5, Y2
+	VMASKMOVPS 32(AX)(BX*1), Y6, Y3
+	VCVTPS2DQ  Y1, Y1
+	VPADDD     Y2, Y1, Y1
+	VCVTPS2DQ  Y0, Y0
 	VPADDD     Y3, Y0, Y0
-	VMASKMOVPS Y2, Y4, (AX)(BX*1)
-	VMASKMOVPS Y0, Y5, 32(AX)(BX*1)
+	VMASKMOVPS Y1, Y5, (AX)(BX*1)
+	VMASKMOVPS Y0, Y6, 32(AX)(BX*1)
 
 done1:
+	VZEROUPPER
+	RET
+
+// func addI32256(a *int32, x *int32, n int)
+// Requires: AVX, AVX2
+TEXT ·addI32256(SB), NOSPLIT, $0-24
+	MOVQ a+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+	SUBQ $0x10, DX
+	JLT  tail1
+
+vectors1:
+	VMOVUPS (AX)(BX*1), Y0
+	VMOVUPS 32(AX)(BX*1), Y1
+	VMOVUPS (CX)(BX*1), Y2
+	VMOVUPS 32(CX)(BX*1), Y3
+	VPADDD  Y2, Y0, Y0
+	VPADDD  Y3, Y1, Y1
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS Y1, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, DX
+	JGE     vectors1
+
+tail1:
+	ADDQ       $0x10, DX
+	JZ         done1
+	LEAQ       masks<>+64(SB), SI
+	SHLQ       $0x02, DX
+	SUBQ       DX, SI
+	VMOVUPS    (SI), Y0
+	VMOVUPS    32(SI), Y1
+	VMASKMOVPS (AX)(BX*1), Y0, Y2
+	VMASKMOVPS 32(AX)(BX*1), Y1, Y3
+	VMASKMOVPS (CX)(BX*1), Y0, Y4
+	VMASKMOVPS 32(CX)(BX*1), Y1, Y5
+	VPADDD     Y4, Y2, Y2
+	VPADDD     Y5, Y3, Y3
+	VMASKMOVPS Y2, Y0, (AX)(BX*1)
+	VMASKMOVPS Y3, Y1, 32(AX)(BX*1)
+
+done1:
+	VZEROUPPER
+	RET
+
+// func sumSquares256(sums *[16]uint64, x *int32, n int)
+// Requires: AVX, AVX2
+TEXT ·sumSquares256(SB), NOSPLIT, $0-24
+	MOVQ    sums+0(FP), AX
+	MOVQ    x+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVUPS constants<>+0(SB), Y0
+	VMOVUPS constants<>+32(SB), Y1
+	VMOVUPS constants<>+0(SB), Y2
+	VMOVUPS constants<>+32(SB), Y3
+	XORQ    BX, BX
+	SUBQ    $0x10, DX
+	JLT     tail1
+
+vectors1:
+	VMOVUPS (CX)(BX*1), Y4
+	VMOVUPS 32(CX)(BX*1), Y5
+	VPSRLQ  $0x20, Y4, Y6
+	VPSRLQ  $0x20, Y5, Y7
+	VPMULDQ Y4, Y4, Y4
+	VPMULDQ Y5, Y5, Y5
+	VPMULDQ Y6, Y6, Y6
+	VPMULDQ Y7, Y7, Y7
+	VPADDQ  Y6, Y4, Y4
+	VPADDQ  Y7, Y5, Y5
+	VPSRLQ  $0x20, Y4, Y6
+	VPSRLQ  $0x20, Y5, Y7
+	VPADDQ  Y4, Y0, Y0
+	VPADDQ  Y6, Y2, Y2
+	VPADDQ  Y5, Y1, Y1
+	VPADDQ  Y7, Y3, Y3
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, DX
+	JGE     vectors1
+
+tail1:
+	ADDQ       $0x10, DX
+	JZ         done1
+	LEAQ       masks<>+64(SB), SI
+	SHLQ       $0x02, DX
+	SUBQ       DX, SI
+	VMOVUPS    (SI), Y4
+	VMOVUPS    32(SI), Y5
+	VMASKMOVPS (CX)(BX*1), Y4, Y4
+	VMASKMOVPS 32(CX)(BX*1), Y5, Y5
+	VPSRLQ     $0x20, Y4, Y6
+	VPSRLQ     $0x20, Y5, Y7
+	VPMULDQ    Y4, Y4, Y4
+	VPMULDQ    Y5, Y5, Y5
+	VPMULDQ    Y6, Y6, Y6
+	VPMULDQ    Y7, Y7, Y7
+	VPADDQ     Y6, Y4, Y4
+	VPADDQ     Y7, Y5, Y5
+	VPSRLQ     $0x20, Y4, Y6
+	VPSRLQ     $0x20, Y5, Y7
+	VPADDQ     Y4, Y0, Y0
+	VPADDQ     Y6, Y2, Y2
+	VPADDQ     Y5, Y1, Y1
+	VPADDQ     Y7, Y3, Y3
+
+done1:
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
 	VZEROUPPER
 	RET
 
@@ -3138,6 +3471,66 @@ done1:
 	VZEROUPPER
 	RET
 
+// func toBF16256(y *uint16, x *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·toBF16256(SB), NOSPLIT, $0-24
+	MOVQ    y+0(FP), AX
+	MOVQ    x+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVUPS constants<>+1600(SB), Y0
+	XORQ    BX, BX
+
+wholes1:
+	VMOVUPS   (CX)(BX*1), Y1
+	VMOVUPS   32(CX)(BX*1), Y2
+	VPSRLD    $0x10, Y1, Y3
+	VPSRLD    $0x10, Y2, Y4
+	VPSLLD    $0x1f, Y3, Y3
+	VPSLLD    $0x1f, Y4, Y4
+	VPADDD    constants<>+1664(SB), Y1, Y5
+	VPADDD    constants<>+1696(SB), Y2, Y6
+	VPSRLD    $0x1f, Y3, Y3
+	VPSRLD    $0x1f, Y4, Y4
+	VPADDD    Y3, Y5, Y3
+	VPADDD    Y4, Y6, Y4
+	VCMPPS    $0x03, Y1, Y1, Y1
+	VBLENDVPS Y1, Y0, Y3, Y1
+	VCMPPS    $0x03, Y2, Y2, Y2
+	VBLENDVPS Y2, Y0, Y4, Y2
+	VPSRLD    $0x10, Y1, Y1
+	VPSRLD    $0x10, Y2, Y2
+	VPACKUSDW Y2, Y1, Y1
+	VPERMQ    $0xd8, Y1, Y1
+	VMOVDQU   Y1, (AX)
+	ADDQ      $0x20, AX
+	ADDQ      $0x40, BX
+	SUBQ      $0x10, DX
+	JNZ       wholes1
+	VZEROUPPER
+	RET
+
+// func fromBF16256(y *float32, x *uint16, n int)
+// Requires: AVX, AVX2
+TEXT ·fromBF16256(SB), NOSPLIT, $0-24
+	MOVQ y+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+
+wholes1:
+	VPMOVZXWD (CX), Y0
+	VPMOVZXWD 16(CX), Y1
+	VPSLLD    $0x10, Y0, Y0
+	VPSLLD    $0x10, Y1, Y1
+	VMOVUPS   Y0, (AX)(BX*1)
+	VMOVUPS   Y1, 32(AX)(BX*1)
+	ADDQ      $0x20, CX
+	ADDQ      $0x40, BX
+	SUBQ      $0x10, DX
+	JNZ       wholes1
+	VZEROUPPER
+	RET
+
 DATA constants<>+0(SB)/4, $0x00000000
 DATA constants<>+4(SB)/4, $0x00000000
 DATA constants<>+8(SB)/4, $0x00000000
@@ -3186,230 +3579,230 @@ DATA constants<>+176(SB)/4, $0x42b20000
 DATA constants<>+180(SB)/4, $0x42b20000
 DATA constants<>+184(SB)/4, $0x42b20000
 DATA constants<>+188(SB)/4, $0x42b20000
-DATA constants<>+192(SB)/4, $0x3fb8aa3b
-DATA constants<>+196(SB)/4, $0x3fb8aa3b
-DATA constants<>+200(SB)/4, $0x3fb8aa3b
-DATA constants<>+204(SB)/4, $0x3fb8aa3b
-DATA constants<>+208(SB)/4, $0x3fb8aa3b
-DATA constants<>+212(SB)/4, $0x3fb8aa3b
-DATA constants<>+216(SB)/4, $0x3fb8aa3b
-DATA constants<>+220(SB)/4, $0x3fb8aa3b
-DATA constants<>+224(SB)/4, $0x3fb8aa3b
-DATA constants<>+228(SB)/4, $0x3fb8aa3b
-DATA constants<>+232(SB)/4, $0x3fb8aa3b
-DATA constants<>+236(SB)/4, $0x3fb8aa3b
-DATA constants<>+240(SB)/4, $0x3fb8aa3b
-DATA constants<>+244(SB)/4, $0x3fb8aa3b
-DATA constants<>+248(SB)/4, $0x3fb8aa3b
-DATA constants<>+252(SB)/4, $0x3fb8aa3b
-DATA constants<>+256(SB)/4, $0x4b400000
-DATA constants<>+260(SB)/4, $0x4b400000
-DATA constants<>+264(SB)/4, $0x4b400000
-DATA constants<>+268(SB)/4, $0x4b400000
-DATA constants<>+272(SB)/4, $0x4b400000
-DATA constants<>+276(SB)/4, $0x4b400000
-DATA constants<>+280(SB)/4, $0x4b400000
-DATA constants<>+284(SB)/4, $0x4b400000
-DATA constants<>+288(SB)/4, $0x4b400000
-DATA constants<>+292(SB)/4, $0x4b400000
-DATA constants<>+296(SB)/4, $0x4b400000
-DATA constants<>+300(SB)/4, $0x4b400000
-DATA constants<>+304(SB)/4, $0x4b400000
-DATA constants<>+308(SB)/4, $0x4b400000
-DATA constants<>+312(SB)/4, $0x4b400000
-DATA constants<>+316(SB)/4, $0x4b400000
-DATA constants<>+320(SB)/4, $0x3f318000
-DATA constants<>+324(SB)/4, $0x3f318000
-DATA constants<>+328(SB)/4, $0x3f318000
-DATA constants<>+332(SB)/4, $0x3f318000
-DATA constants<>+336(SB)/4, $0x3f318000
-DATA constants<>+340(SB)/4, $0x3f318000
-DATA constants<>+344(SB)/4, $0x3f318000
-DATA constants<>+348(SB)/4, $0x3f318000
-DATA constants<>+352(SB)/4, $0x3f318000
-DATA constants<>+356(SB)/4, $0x3f318000
-DATA constants<>+360(SB)/4, $0x3f318000
-DATA constants<>+364(SB)/4, $0x3f318000
-DATA constants<>+368(SB)/4, $0x3f318000
-DATA constants<>+372(SB)/4, $0x3f318000
-DATA constants<>+376(SB)/4, $0x3f318000
-DATA constants<>+380(SB)/4, $0x3f318000
-DATA constants<>+384(SB)/4, $0xb95e8083
-DATA constants<>+388(SB)/4, $0xb95e8083
-DATA constants<>+392(SB)/4, $0xb95e8083
-DATA constants<>+396(SB)/4, $0xb95e8083
-DATA constants<>+400(SB)/4, $0xb95e8083
-DATA constants<>+404(SB)/4, $0xb95e8083
-DATA constants<>+408(SB)/4, $0xb95e8083
-DATA constants<>+412(SB)/4, $0xb95e8083
-DATA constants<>+416(SB)/4, $0xb95e8083
-DATA constants<>+420(SB)/4, $0xb95e8083
-DATA constants<>+424(SB)/4, $0xb95e8083
-DATA constants<>+428(SB)/4, $0xb95e8083
-DATA constants<>+432(SB)/4, $0xb95e8083
-DATA constants<>+436(SB)/4, $0xb95e8083
-DATA constants<>+440(SB)/4, $0xb95e8083
-DATA constants<>+444(SB)/4, $0xb95e8083
-DATA constants<>+448(SB)/4, $0x3ab51092
-DATA constants<>+452(SB)/4, $0x3ab51092
-DATA constants<>+456(SB)/4, $0x3ab51092
-DATA constants<>+460(SB)/4, $0x3ab51092
-DATA constants<>+464(SB)/4, $0x3ab51092
-DATA constants<>+468(SB)/4, $0x3ab51092
-DATA constants<>+472(SB)/4, $0x3ab51092
-DATA constants<>+476(SB)/4, $0x3ab51092
-DATA constants<>+480(SB)/4, $0x3ab51092
-DATA constants<>+484(SB)/4, $0x3ab51092
-DATA constants<>+488(SB)/4, $0x3ab51092
-DATA constants<>+492(SB)/4, $0x3ab51092
-DATA constants<>+496(SB)/4, $0x3ab51092
-DATA constants<>+500(SB)/4, $0x3ab51092
-DATA constants<>+504(SB)/4, $0x3ab51092
-DATA constants<>+508(SB)/4, $0x3ab51092
-DATA constants<>+512(SB)/4, $0x3c091dcd
-DATA constants<>+516(SB)/4, $0x3c091dcd
-DATA constants<>+520(SB)/4, $0x3c091dcd
-DATA constants<>+524(SB)/4, $0x3c091dcd
-DATA constants<>+528(SB)/4, $0x3c091dcd
-DATA constants<>+532(SB)/4, $0x3c091dcd
-DATA constants<>+536(SB)/4, $0x3c091dcd
-DATA constants<>+540(SB)/4, $0x3c091dcd
-DATA constants<>+544(SB)/4, $0x3c091dcd
-DATA constants<>+548(SB)/4, $0x3c091dcd
-DATA constants<>+552(SB)/4, $0x3c091dcd
-DATA constants<>+556(SB)/4, $0x3c091dcd
-DATA constants<>+560(SB)/4, $0x3c091dcd
-DATA constants<>+564(SB)/4, $0x3c091dcd
-DATA constants<>+568(SB)/4, $0x3c091dcd
-DATA constants<>+572(SB)/4, $0x3c091dcd
-DATA constants<>+576(SB)/4, $0x3d2aac7e
-DATA constants<>+580(SB)/4, $0x3d2aac7e
-DATA constants<>+584(SB)/4, $0x3d2aac7e
-DATA constants<>+588(SB)/4, $0x3d2aac7e
-DATA constants<>+592(SB)/4, $0x3d2aac7e
-DATA constants<>+596(SB)/4, $0x3d2aac7e
-DATA constants<>+600(SB)/4, $0x3d2aac7e
-DATA constants<>+604(SB)/4, $0x3d2aac7e
-DATA constants<>+608(SB)/4, $0x3d2aac7e
-DATA constants<>+612(SB)/4, $0x3d2aac7e
-DATA constants<>+616(SB)/4, $0x3d2aac7e
-DATA constants<>+620(SB)/4, $0x3d2aac7e
-DATA constants<>+624(SB)/4, $0x3d2aac7e
-DATA constants<>+628(SB)/4, $0x3d2aac7e
-DATA constants<>+632(SB)/4, $0x3d2aac7e
-DATA constants<>+636(SB)/4, $0x3d2aac7e
-DATA constants<>+640(SB)/4, $0x3e2aaa48
-DATA constants<>+644(SB)/4, $0x3e2aaa48
-DATA constants<>+648(SB)/4, $0x3e2aaa48
-DATA constants<>+652(SB)/4, $0x3e2aaa48
-DATA constants<>+656(SB)/4, $0x3e2aaa48
-DATA constants<>+660(SB)/4, $0x3e2aaa48
-DATA constants<>+664(SB)/4, $0x3e2aaa48
-DATA constants<>+668(SB)/4, $0x3e2aaa48
-DATA constants<>+672(SB)/4, $0x3e2aaa48
-DATA constants<>+676(SB)/4, $0x3e2aaa48
-DATA constants<>+680(SB)/4, $0x3e2aaa48
-DATA constants<>+684(SB)/4, $0x3e2aaa48
-DATA constants<>+688(SB)/4, $0x3e2aaa48
-DATA constants<>+692(SB)/4, $0x3e2aaa48
-DATA constants<>+696(SB)/4, $0x3e2aaa48
-DATA constants<>+700(SB)/4, $0x3e2aaa48
-DATA constants<>+704(SB)/4, $0x3efffffe
-DATA constants<>+708(SB)/4, $0x3efffffe
-DATA constants<>+712(SB)/4, $0x3efffffe
-DATA constants<>+716(SB)/4, $0x3efffffe
-DATA constants<>+720(SB)/4, $0x3efffffe
-DATA constants<>+724(SB)/4, $0x3efffffe
-DATA constants<>+728(SB)/4, $0x3efffffe
-DATA constants<>+732(SB)/4, $0x3efffffe
-DATA constants<>+736(SB)/4, $0x3efffffe
-DATA constants<>+740(SB)/4, $0x3efffffe
-DATA constants<>+744(SB)/4, $0x3efffffe
-DATA constants<>+748(SB)/4, $0x3efffffe
-DATA constants<>+752(SB)/4, $0x3efffffe
-DATA constants<>+756(SB)/4, $0x3efffffe
-DATA constants<>+760(SB)/4, $0x3efffffe
-DATA constants<>+764(SB)/4, $0x3efffffe
-DATA constants<>+768(SB)/4, $0x3f800000
-DATA constants<>+772(SB)/4, $0x3f800000
-DATA constants<>+776(SB)/4, $0x3f800000
-DATA constants<>+780(SB)/4, $0x3f800000
-DATA constants<>+784(SB)/4, $0x3f800000
-DATA constants<>+788(SB)/4, $0x3f800000
-DATA constants<>+792(SB)/4, $0x3f800000
-DATA constants<>+796(SB)/4, $0x3f800000
-DATA constants<>+800(SB)/4, $0x3f800000
-DATA constants<>+804(SB)/4, $0x3f800000
-DATA constants<>+808(SB)/4, $0x3f800000
-DATA constants<>+812(SB)/4, $0x3f800000
-DATA constants<>+816(SB)/4, $0x3f800000
-DATA constants<>+820(SB)/4, $0x3f800000
-DATA constants<>+824(SB)/4, $0x3f800000
-DATA constants<>+828(SB)/4, $0x3f800000
-DATA constants<>+832(SB)/4, $0x0000007f
-DATA constants<>+836(SB)/4, $0x0000007f
-DATA constants<>+840(SB)/4, $0x0000007f
-DATA constants<>+844(SB)/4, $0x0000007f
-DATA constants<>+848(SB)/4, $0x0000007f
-DATA constants<>+852(SB)/4, $0x0000007f
-DATA constants<>+856(SB)/4, $0x0000007f
-DATA constants<>+860(SB)/4, $0x0000007f
-DATA constants<>+864(SB)/4, $0x0000007f
-DATA constants<>+868(SB)/4, $0x0000007f
-DATA constants<>+872(SB)/4, $0x0000007f
-DATA constants<>+876(SB)/4, $0x0000007f
-DATA constants<>+880(SB)/4, $0x0000007f
-DATA constants<>+884(SB)/4, $0x0000007f
-DATA constants<>+888(SB)/4, $0x0000007f
-DATA constants<>+892(SB)/4, $0x0000007f
-DATA constants<>+896(SB)/4, $0x3d922279
-DATA constants<>+900(SB)/4, $0x3d922279
-DATA constants<>+904(SB)/4, $0x3d922279
-DATA constants<>+908(SB)/4, $0x3d922279
-DATA constants<>+912(SB)/4, $0x3d922279
-DATA constants<>+916(SB)/4, $0x3d922279
-DATA constants<>+920(SB)/4, $0x3d922279
-DATA constants<>+924(SB)/4, $0x3d922279
-DATA constants<>+928(SB)/4, $0x3d922279
-DATA constants<>+932(SB)/4, $0x3d922279
-DATA constants<>+936(SB)/4, $0x3d922279
-DATA constants<>+940(SB)/4, $0x3d922279
-DATA constants<>+944(SB)/4, $0x3d922279
-DATA constants<>+948(SB)/4, $0x3d922279
-DATA constants<>+952(SB)/4, $0x3d922279
-DATA constants<>+956(SB)/4, $0x3d922279
-DATA constants<>+960(SB)/4, $0x3fcc422a
-DATA constants<>+964(SB)/4, $0x3fcc422a
-DATA constants<>+968(SB)/4, $0x3fcc422a
-DATA constants<>+972(SB)/4, $0x3fcc422a
-DATA constants<>+976(SB)/4, $0x3fcc422a
-DATA constants<>+980(SB)/4, $0x3fcc422a
-DATA constants<>+984(SB)/4, $0x3fcc422a
-DATA constants<>+988(SB)/4, $0x3fcc422a
-DATA constants<>+992(SB)/4, $0x3fcc422a
-DATA constants<>+996(SB)/4, $0x3fcc422a
-DATA constants<>+1000(SB)/4, $0x3fcc422a
-DATA constants<>+1004(SB)/4, $0x3fcc422a
-DATA constants<>+1008(SB)/4, $0x3fcc422a
-DATA constants<>+1012(SB)/4, $0x3fcc422a
-DATA constants<>+1016(SB)/4, $0x3fcc422a
-DATA constants<>+1020(SB)/4, $0x3fcc422a
-DATA constants<>+1024(SB)/4, $0x80000000
-DATA constants<>+1028(SB)/4, $0x80000000
-DATA constants<>+1032(SB)/4, $0x80000000
-DATA constants<>+1036(SB)/4, $0x80000000
-DATA constants<>+1040(SB)/4, $0x80000000
-DATA constants<>+1044(SB)/4, $0x80000000
-DATA constants<>+1048(SB)/4, $0x80000000
-DATA constants<>+1052(SB)/4, $0x80000000
-DATA constants<>+1056(SB)/4, $0x80000000
-DATA constants<>+1060(SB)/4, $0x80000000
-DATA constants<>+1064(SB)/4, $0x80000000
-DATA constants<>+1068(SB)/4, $0x80000000
-DATA constants<>+1072(SB)/4, $0x80000000
-DATA constants<>+1076(SB)/4, $0x80000000
-DATA constants<>+1080(SB)/4, $0x80000000
-DATA constants<>+1084(SB)/4, $0x80000000
+DATA constants<>+192(SB)/4, $0x3d922279
+DATA constants<>+196(SB)/4, $0x3d922279
+DATA constants<>+200(SB)/4, $0x3d922279
+DATA constants<>+204(SB)/4, $0x3d922279
+DATA constants<>+208(SB)/4, $0x3d922279
+DATA constants<>+212(SB)/4, $0x3d922279
+DATA constants<>+216(SB)/4, $0x3d922279
+DATA constants<>+220(SB)/4, $0x3d922279
+DATA constants<>+224(SB)/4, $0x3d922279
+DATA constants<>+228(SB)/4, $0x3d922279
+DATA constants<>+232(SB)/4, $0x3d922279
+DATA constants<>+236(SB)/4, $0x3d922279
+DATA constants<>+240(SB)/4, $0x3d922279
+DATA constants<>+244(SB)/4, $0x3d922279
+DATA constants<>+248(SB)/4, $0x3d922279
+DATA constants<>+252(SB)/4, $0x3d922279
+DATA constants<>+256(SB)/4, $0x3fcc422a
+DATA constants<>+260(SB)/4, $0x3fcc422a
+DATA constants<>+264(SB)/4, $0x3fcc422a
+DATA constants<>+268(SB)/4, $0x3fcc422a
+DATA constants<>+272(SB)/4, $0x3fcc422a
+DATA constants<>+276(SB)/4, $0x3fcc422a
+DATA constants<>+280(SB)/4, $0x3fcc422a
+DATA constants<>+284(SB)/4, $0x3fcc422a
+DATA constants<>+288(SB)/4, $0x3fcc422a
+DATA constants<>+292(SB)/4, $0x3fcc422a
+DATA constants<>+296(SB)/4, $0x3fcc422a
+DATA constants<>+300(SB)/4, $0x3fcc422a
+DATA constants<>+304(SB)/4, $0x3fcc422a
+DATA constants<>+308(SB)/4, $0x3fcc422a
+DATA constants<>+312(SB)/4, $0x3fcc422a
+DATA constants<>+316(SB)/4, $0x3fcc422a
+DATA constants<>+320(SB)/4, $0x80000000
+DATA constants<>+324(SB)/4, $0x80000000
+DATA constants<>+328(SB)/4, $0x80000000
+DATA constants<>+332(SB)/4, $0x80000000
+DATA constants<>+336(SB)/4, $0x80000000
+DATA constants<>+340(SB)/4, $0x80000000
+DATA constants<>+344(SB)/4, $0x80000000
+DATA constants<>+348(SB)/4, $0x80000000
+DATA constants<>+352(SB)/4, $0x80000000
+DATA constants<>+356(SB)/4, $0x80000000
+DATA constants<>+360(SB)/4, $0x80000000
+DATA constants<>+364(SB)/4, $0x80000000
+DATA constants<>+368(SB)/4, $0x80000000
+DATA constants<>+372(SB)/4, $0x80000000
+DATA constants<>+376(SB)/4, $0x80000000
+DATA constants<>+380(SB)/4, $0x80000000
+DATA constants<>+384(SB)/4, $0x3fb8aa3b
+DATA constants<>+388(SB)/4, $0x3fb8aa3b
+DATA constants<>+392(SB)/4, $0x3fb8aa3b
+DATA constants<>+396(SB)/4, $0x3fb8aa3b
+DATA constants<>+400(SB)/4, $0x3fb8aa3b
+DATA constants<>+404(SB)/4, $0x3fb8aa3b
+DATA constants<>+408(SB)/4, $0x3fb8aa3b
+DATA constants<>+412(SB)/4, $0x3fb8aa3b
+DATA constants<>+416(SB)/4, $0x3fb8aa3b
+DATA constants<>+420(SB)/4, $0x3fb8aa3b
+DATA constants<>+424(SB)/4, $0x3fb8aa3b
+DATA constants<>+428(SB)/4, $0x3fb8aa3b
+DATA constants<>+432(SB)/4, $0x3fb8aa3b
+DATA constants<>+436(SB)/4, $0x3fb8aa3b
+DATA constants<>+440(SB)/4, $0x3fb8aa3b
+DATA constants<>+444(SB)/4, $0x3fb8aa3b
+DATA constants<>+448(SB)/4, $0x4b400000
+DATA constants<>+452(SB)/4, $0x4b400000
+DATA constants<>+456(SB)/4, $0x4b400000
+DATA constants<>+460(SB)/4, $0x4b400000
+DATA constants<>+464(SB)/4, $0x4b400000
+DATA constants<>+468(SB)/4, $0x4b400000
+DATA constants<>+472(SB)/4, $0x4b400000
+DATA constants<>+476(SB)/4, $0x4b400000
+DATA constants<>+480(SB)/4, $0x4b400000
+DATA constants<>+484(SB)/4, $0x4b400000
+DATA constants<>+488(SB)/4, $0x4b400000
+DATA constants<>+492(SB)/4, $0x4b400000
+DATA constants<>+496(SB)/4, $0x4b400000
+DATA constants<>+500(SB)/4, $0x4b400000
+DATA constants<>+504(SB)/4, $0x4b400000
+DATA constants<>+508(SB)/4, $0x4b400000
+DATA constants<>+512(SB)/4, $0x3f318000
+DATA constants<>+516(SB)/4, $0x3f318000
+DATA constants<>+520(SB)/4, $0x3f318000
+DATA constants<>+524(SB)/4, $0x3f318000
+DATA constants<>+528(SB)/4, $0x3f318000
+DATA constants<>+532(SB)/4, $0x3f318000
+DATA constants<>+536(SB)/4, $0x3f318000
+DATA constants<>+540(SB)/4, $0x3f318000
+DATA constants<>+544(SB)/4, $0x3f318000
+DATA constants<>+548(SB)/4, $0x3f318000
+DATA constants<>+552(SB)/4, $0x3f318000
+DATA constants<>+556(SB)/4, $0x3f318000
+DATA constants<>+560(SB)/4, $0x3f318000
+DATA constants<>+564(SB)/4, $0x3f318000
+DATA constants<>+568(SB)/4, $0x3f318000
+DATA constants<>+572(SB)/4, $0x3f318000
+DATA constants<>+576(SB)/4, $0xb95e8083
+DATA constants<>+580(SB)/4, $0xb95e8083
+DATA constants<>+584(SB)/4, $0xb95e8083
+DATA constants<>+588(SB)/4, $0xb95e8083
+DATA constants<>+592(SB)/4, $0xb95e8083
+DATA constants<>+596(SB)/4, $0xb95e8083
+DATA constants<>+600(SB)/4, $0xb95e8083
+DATA constants<>+604(SB)/4, $0xb95e8083
+DATA constants<>+608(SB)/4, $0xb95e8083
+DATA constants<>+612(SB)/4, $0xb95e8083
+DATA constants<>+616(SB)/4, $0xb95e8083
+DATA constants<>+620(SB)/4, $0xb95e8083
+DATA constants<>+624(SB)/4, $0xb95e8083
+DATA constants<>+628(SB)/4, $0xb95e8083
+DATA constants<>+632(SB)/4, $0xb95e8083
+DATA constants<>+636(SB)/4, $0xb95e8083
+DATA constants<>+640(SB)/4, $0x3ab51092
+DATA constants<>+644(SB)/4, $0x3ab51092
+DATA constants<>+648(SB)/4, $0x3ab51092
+DATA constants<>+652(SB)/4, $0x3ab51092
+DATA constants<>+656(SB)/4, $0x3ab51092
+DATA constants<>+660(SB)/4, $0x3ab51092
+DATA constants<>+664(SB)/4, $0x3ab51092
+DATA constants<>+668(SB)/4, $0x3ab51092
+DATA constants<>+672(SB)/4, $0x3ab51092
+DATA constants<>+676(SB)/4, $0x3ab51092
+DATA constants<>+680(SB)/4, $0x3ab51092
+DATA constants<>+684(SB)/4, $0x3ab51092
+DATA constants<>+688(SB)/4, $0x3ab51092
+DATA constants<>+692(SB)/4, $0x3ab51092
+DATA constants<>+696(SB)/4, $0x3ab51092
+DATA constants<>+700(SB)/4, $0x3ab51092
+DATA constants<>+704(SB)/4, $0x3c091dcd
+DATA constants<>+708(SB)/4, $0x3c091dcd
+DATA constants<>+712(SB)/4, $0x3c091dcd
+DATA constants<>+716(SB)/4, $0x3c091dcd
+DATA constants<>+720(SB)/4, $0x3c091dcd
+DATA constants<>+724(SB)/4, $0x3c091dcd
+DATA constants<>+728(SB)/4, $0x3c091dcd
+DATA constants<>+732(SB)/4, $0x3c091dcd
+DATA constants<>+736(SB)/4, $0x3c091dcd
+DATA constants<>+740(SB)/4, $0x3c091dcd
+DATA constants<>+744(SB)/4, $0x3c091dcd
+DATA constants<>+748(SB)/4, $0x3c091dcd
+DATA constants<>+752(SB)/4, $0x3c091dcd
+DATA constants<>+756(SB)/4, $0x3c091dcd
+DATA constants<>+760(SB)/4, $0x3c091dcd
+DATA constants<>+764(SB)/4, $0x3c091dcd
+DATA constants<>+768(SB)/4, $0x3d2aac7e
+DATA constants<>+772(SB)/4, $0x3d2aac7e
+DATA constants<>+776(SB)/4, $0x3d2aac7e
+DATA constants<>+780(SB)/4, $0x3d2aac7e
+DATA constants<>+784(SB)/4, $0x3d2aac7e
+DATA constants<>+788(SB)/4, $0x3d2aac7e
+DATA constants<>+792(SB)/4, $0x3d2aac7e
+DATA constants<>+796(SB)/4, $0x3d2aac7e
+DATA constants<>+800(SB)/4, $0x3d2aac7e
+DATA constants<>+804(SB)/4, $0x3d2aac7e
+DATA constants<>+808(SB)/4, $0x3d2aac7e
+DATA constants<>+812(SB)/4, $0x3d2aac7e
+DATA constants<>+816(SB)/4, $0x3d2aac7e
+DATA constants<>+820(SB)/4, $0x3d2aac7e
+DATA constants<>+824(SB)/4, $0x3d2aac7e
+DATA constants<>+828(SB)/4, $0x3d2aac7e
+DATA constants<>+832(SB)/4, $0x3e2aaa48
+DATA constants<>+836(SB)/4, $0x3e2aaa48
+DATA constants<>+840(SB)/4, $0x3e2aaa48
+DATA constants<>+844(SB)/4, $0x3e2aaa48
+DATA constants<>+848(SB)/4, $0x3e2aaa48
+DATA constants<>+852(SB)/4, $0x3e2aaa48
+DATA constants<>+856(SB)/4, $0x3e2aaa48
+DATA constants<>+860(SB)/4, $0x3e2aaa48
+DATA constants<>+864(SB)/4, $0x3e2aaa48
+DATA constants<>+868(SB)/4, $0x3e2aaa48
+DATA constants<>+872(SB)/4, $0x3e2aaa48
+DATA constants<>+876(SB)/4, $0x3e2aaa48
+DATA constants<>+880(SB)/4, $0x3e2aaa48
+DATA constants<>+884(SB)/4, $0x3e2aaa48
+DATA constants<>+888(SB)/4, $0x3e2aaa48
+DATA constants<>+892(SB)/4, $0x3e2aaa48
+DATA constants<>+896(SB)/4, $0x3efffffe
+DATA constants<>+900(SB)/4, $0x3efffffe
+DATA constants<>+904(SB)/4, $0x3efffffe
+DATA constants<>+908(SB)/4, $0x3efffffe
+DATA constants<>+912(SB)/4, $0x3efffffe
+DATA constants<>+916(SB)/4, $0x3efffffe
+DATA constants<>+920(SB)/4, $0x3efffffe
+DATA constants<>+924(SB)/4, $0x3efffffe
+DATA constants<>+928(SB)/4, $0x3efffffe
+DATA constants<>+932(SB)/4, $0x3efffffe
+DATA constants<>+936(SB)/4, $0x3efffffe
+DATA constants<>+940(SB)/4, $0x3efffffe
+DATA constants<>+944(SB)/4, $0x3efffffe
+DATA constants<>+948(SB)/4, $0x3efffffe
+DATA constants<>+952(SB)/4, $0x3efffffe
+DATA constants<>+956(SB)/4, $0x3efffffe
+DATA constants<>+960(SB)/4, $0x3f800000
+DATA constants<>+964(SB)/4, $0x3f800000
+DATA constants<>+968(SB)/4, $0x3f800000
+DATA constants<>+972(SB)/4, $0x3f800000
+DATA constants<>+976(SB)/4, $0x3f800000
+DATA constants<>+980(SB)/4, $0x3f800000
+DATA constants<>+984(SB)/4, $0x3f800000
+DATA constants<>+988(SB)/4, $0x3f800000
+DATA constants<>+992(SB)/4, $0x3f800000
+DATA constants<>+996(SB)/4, $0x3f800000
+DATA constants<>+1000(SB)/4, $0x3f800000
+DATA constants<>+1004(SB)/4, $0x3f800000
+DATA constants<>+1008(SB)/4, $0x3f800000
+DATA constants<>+1012(SB)/4, $0x3f800000
+DATA constants<>+1016(SB)/4, $0x3f800000
+DATA constants<>+1020(SB)/4, $0x3f800000
+DATA constants<>+1024(SB)/4, $0x0000007f
+DATA constants<>+1028(SB)/4, $0x0000007f
+DATA constants<>+1032(SB)/4, $0x0000007f
+DATA constants<>+1036(SB)/4, $0x0000007f
+DATA constants<>+1040(SB)/4, $0x0000007f
+DATA constants<>+1044(SB)/4, $0x0000007f
+DATA constants<>+1048(SB)/4, $0x0000007f
+DATA constants<>+1052(SB)/4, $0x0000007f
+DATA constants<>+1056(SB)/4, $0x0000007f
+DATA constants<>+1060(SB)/4, $0x0000007f
+DATA constants<>+1064(SB)/4, $0x0000007f
+DATA constants<>+1068(SB)/4, $0x0000007f
+DATA constants<>+1072(SB)/4, $0x0000007f
+DATA constants<>+1076(SB)/4, $0x0000007f
+DATA constants<>+1080(SB)/4, $0x0000007f
+DATA constants<>+1084(SB)/4, $0x0000007f
 DATA constants<>+1088(SB)/4, $0xc1200000
 DATA constants<>+1092(SB)/4, $0xc1200000
 DATA constants<>+1096(SB)/4, $0xc1200000
@@ -3538,7 +3931,39 @@ DATA constants<>+1584(SB)/4, $0x4e800000
 DATA constants<>+1588(SB)/4, $0x4e800000
 DATA constants<>+1592(SB)/4, $0x4e800000
 DATA constants<>+1596(SB)/4, $0x4e800000
-GLOBL constants<>(SB), RODATA|NOPTR, $1600
+DATA constants<>+1600(SB)/4, $0x7fc00000
+DATA constants<>+1604(SB)/4, $0x7fc00000
+DATA constants<>+1608(SB)/4, $0x7fc00000
+DATA constants<>+1612(SB)/4, $0x7fc00000
+DATA constants<>+1616(SB)/4, $0x7fc00000
+DATA constants<>+1620(SB)/4, $0x7fc00000
+DATA constants<>+1624(SB)/4, $0x7fc00000
+DATA constants<>+1628(SB)/4, $0x7fc00000
+DATA constants<>+1632(SB)/4, $0x7fc00000
+DATA constants<>+1636(SB)/4, $0x7fc00000
+DATA constants<>+1640(SB)/4, $0x7fc00000
+DATA constants<>+1644(SB)/4, $0x7fc00000
+DATA constants<>+1648(SB)/4, $0x7fc00000
+DATA constants<>+1652(SB)/4, $0x7fc00000
+DATA constants<>+1656(SB)/4, $0x7fc00000
+DATA constants<>+1660(SB)/4, $0x7fc00000
+DATA constants<>+1664(SB)/4, $0x00007fff
+DATA constants<>+1668(SB)/4, $0x00007fff
+DATA constants<>+1672(SB)/4, $0x00007fff
+DATA constants<>+1676(SB)/4, $0x00007fff
+DATA constants<>+1680(SB)/4, $0x00007fff
+DATA constants<>+1684(SB)/4, $0x00007fff
+DATA constants<>+1688(SB)/4, $0x00007fff
+DATA constants<>+1692(SB)/4, $0x00007fff
+DATA constants<>+1696(SB)/4, $0x00007fff
+DATA constants<>+1700(SB)/4, $0x00007fff
+DATA constants<>+1704(SB)/4, $0x00007fff
+DATA constants<>+1708(SB)/4, $0x00007fff
+DATA constants<>+1712(SB)/4, $0x00007fff
+DATA constants<>+1716(SB)/4, $0x00007fff
+DATA constants<>+1720(SB)/4, $0x00007fff
+DATA constants<>+1724(SB)/4, $0x00007fff
+GLOBL constants<>(SB), RODATA|NOPTR, $1728
 
 DATA masks<>+0(SB)/4, $0xffffffff
 DATA masks<>+4(SB)/4, $0xffffffff

@@ -6,10 +6,12 @@ import "math"
 // exponential, whose chain of operations is long, exists once.
 
 var loopsGeneric = loops{
-	add: addGeneric, sumColumns: sumColumnsGeneric, exp: expGeneric, gelu: geluGeneric, geluBackward: geluBackwardGeneric,
+	add: addGeneric, scale: scaleGeneric, dot: dotGeneric, relu: reluGeneric, reluBackward: reluBackwardGeneric,
+	sumColumns: sumColumnsGeneric, gelu: geluGeneric, geluBackward: geluBackwardGeneric,
 	softmax: softmaxGeneric, softmaxBackward: softmaxBackwardGeneric,
 	layerNorm: layerNormGeneric, layerNormBackward: layerNormBackwardGeneric, normColumns: normColumnsGeneric,
-	maxAbs: maxAbsGeneric, quantize: quantizeGeneric, adamW: adamWGeneric[int32],
+	maxAbs: maxAbsGeneric, quantize: quantizeGeneric, addI32: addI32Generic, sumSquares: sumSquaresGeneric, adamW: adamWGeneric[int32],
+	toBF16: toBF16Generic, fromBF16: fromBF16Generic,
 }
 
 // The constants of ref.Exp and ref.GELU.
@@ -133,5 +135,52 @@ func sumColumnsGeneric(t, x []float32, stride, count int) {
 			a += x[i*stride+j]
 		}
 		t[j] = a
+	}
+}
+
+func scaleGeneric(y, x []float32, by float32) {
+	y = y[:len(x)]
+	for i, v := range x {
+		y[i] = v * by
+	}
+}
+
+func reluGeneric(y, x []float32) {
+	y = y[:len(x)]
+	for i, v := range x {
+		if !(v > 0 || v != v) {
+			v = 0
+		}
+		y[i] = v
+	}
+}
+
+func reluBackwardGeneric(dx, x, dy []float32) {
+	dx, dy = dx[:len(x)], dy[:len(x)]
+	for i, v := range x {
+		d := dy[i]
+		if !(v > 0) {
+			d = 0
+		}
+		dx[i] = d
+	}
+}
+
+func toBF16Generic(y []uint16, x []float32) {
+	y = y[:len(x)]
+	for i, v := range x {
+		u := math.Float32bits(v)
+		r := uint16((u + 0x7fff + u>>16&1) >> 16)
+		if v != v {
+			r = 0x7fc0
+		}
+		y[i] = r
+	}
+}
+
+func fromBF16Generic(y []float32, x []uint16) {
+	y = y[:len(x)]
+	for i, v := range x {
+		y[i] = math.Float32frombits(uint32(v) << 16)
 	}
 }

@@ -14,12 +14,12 @@ func (o *ops) CrossEntropy(loss, dlogits, logits, labels kernel.Buffer, rows, co
 		ds = f32(dlogits)
 	}
 	o.crew.split(rows, grainHeavy/max(cols, 1), func(w, lo, hi int) {
-		e := o.scratch[w].floats(0, cols)
+		e, stats := o.scratch[w].floats(0, cols), o.scratch[w].floats(1, 2)
 		for r := lo; r < hi; r++ {
 			x, label := xs[r*cols:][:cols], int(ids[r])
-			m := greatest(x)
-			o.loops.exp(e, x, m)
-			l := sum(e)
+			copy(e, x)
+			o.loops.softmax(e, ragged{rows: 1, ld: cols, n: cols}, 1, stats)
+			m, l := stats[0], stats[1]
 			inv := 1 / l
 			known := label >= 0 && label < cols
 			switch {
@@ -35,9 +35,7 @@ func (o *ops) CrossEntropy(loss, dlogits, logits, labels kernel.Buffer, rows, co
 				continue
 			}
 			d := ds[r*cols:][:cols]
-			for i, v := range e {
-				d[i] = v * inv
-			}
+			o.loops.scale(d, e, inv)
 			if known {
 				d[label] -= 1
 			}

@@ -2,11 +2,16 @@
 
 package cpu
 
+import "math/bits"
+
 // assembly is one instruction set's functions. Their reference is loops_generic.go and rows_generic.go.
 type assembly struct {
 	add               func(y, a, b *float32, n int)
+	scale             func(y, x *float32, n int, by float32)
+	dot               func(a, b *float32, n int) float32
+	relu              func(y, x *float32, n int)
+	reluBackward      func(dx, x, dy *float32, n int)
 	sumColumns        func(t, x *float32, cols, stride, count int)
-	exp               func(e, x *float32, n int, sub float32)
 	gelu              func(y, x *float32, n int)
 	geluBackward      func(dx, x, dy *float32, n int)
 	softmax           func(e *float32, ld, rows, n, grow int, scale float32, stats *float32)
@@ -16,14 +21,20 @@ type assembly struct {
 	normColumns       func(dgamma, dbeta, dy, x, mean, rstd *float32, cols, stride, rows int)
 	maxAbs            func(x *float32, n int) uint32
 	quantize          func(acc *int32, x *float32, n int, a, b float32)
+	addI32            func(a, x *int32, n int)
+	sumSquares        func(sums *[16]uint64, x *int32, n int)
 	adamW             func(p, m, v *float32, q *int32, n int, h *float32)
+	toBF16            func(y *uint16, x *float32, n int)
+	fromBF16          func(y *float32, x *uint16, n int)
 }
 
 var (
-	loops512 = assembly{add512, sumColumns512, exp512, gelu512, geluBackward512, softmax512, softmaxBackward512,
-		layerNorm512, layerNormBackward512, normColumns512, maxAbs512, quantize512, adamW512}.loops()
-	loops256 = assembly{add256, sumColumns256, exp256, gelu256, geluBackward256, softmax256, softmaxBackward256,
-		layerNorm256, layerNormBackward256, normColumns256, maxAbs256, quantize256, adamW256}.loops()
+	loops512 = assembly{add512, scale512, dot512, relu512, reluBackward512, sumColumns512, gelu512, geluBackward512,
+		softmax512, softmaxBackward512,
+		layerNorm512, layerNormBackward512, normColumns512, maxAbs512, quantize512, addI32512, sumSquares512, adamW512, toBF16512, fromBF16512}.loops()
+	loops256 = assembly{add256, scale256, dot256, relu256, reluBackward256, sumColumns256, gelu256, geluBackward256,
+		softmax256, softmaxBackward256,
+		layerNorm256, layerNormBackward256, normColumns256, maxAbs256, quantize256, addI32256, sumSquares256, adamW256, toBF16256, fromBF16256}.loops()
 )
 
 // selectLoops picks the inner loops for a code path, which gemm.Select has found to be possible here.
@@ -38,7 +49,7 @@ func selectLoops(path string) loops {
 }
 
 // first is the address of the first of n elements; a slice that has fewer is a panic.
-func first[T float32 | int32](x []T, n int) *T { return &x[:n][0] }
+func first[T float32 | int32 | uint16](x []T, n int) *T { return &x[:n][0] }
 
 // loops wraps the assembly: it takes care of empty pieces, and of lengths, which the assembly doesn't check.
 func (a assembly) loops() loops {
@@ -48,17 +59,33 @@ func (a assembly) loops() loops {
 				a.add(&y[0], first(x, n), first(z, n), n)
 			}
 		},
+		scale: func(y, x []float32, by float32) {
+			if n := len(x); n > 0 {
+				a.scale(first(y, n), &x[0], n, by)
+			}
+		},
+		dot: func(x, y []float32) float32 {
+			if len(x) == 0 {
+				return 0
+			}
+			return a.dot(&x[0], first(y, len(x)), len(x))
+		},
+		relu: func(y, x []float32) {
+			if n := len(x); n > 0 {
+				a.relu(first(y, n), &x[0], n)
+			}
+		},
+		reluBackward: func(dx, x, dy []float32) {
+			if n := len(x); n > 0 {
+				a.reluBackward(first(dx, n), &x[0], first(dy, n), n)
+			}
+		},
 		sumColumns: func(t, x []float32, stride, count int) {
 			if len(t) == 0 || count == 0 {
 				clear(t)
 				return
 			}
 			a.sumColumns(&t[0], first(x, (count-1)*stride+len(t)), len(t), stride, count)
-		},
-		exp: func(e, x []float32, sub float32) {
-			if n := len(x); n > 0 {
-				a.exp(first(e, n), &x[0], n, sub)
-			}
 		},
 		gelu: func(y, x []float32) {
 			if n := len(x); n > 0 {
@@ -71,9 +98,11 @@ func (a assembly) loops() loops {
 			}
 		},
 		softmax: func(e []float32, r ragged, scale float32, stats []float32) {
-			if r.rows > 0 {
-				a.softmax(first(e, r.span()), r.ld, r.rows, r.n, r.grow, scale, first(stats, 2*r.rows))
+			if r.rows == 0 || r.span() == 0 {
+				softmaxGeneric(e, r, scale, stats)
+				return
 			}
+			a.softmax(first(e, r.span()), r.ld, r.rows, r.n, r.grow, scale, first(stats, 2*r.rows))
 		},
 		softmaxBackward: func(e, ds []float32, r ragged, scale float32, stats, delta []float32) {
 			if r.rows > 0 {
@@ -117,10 +146,46 @@ func (a assembly) loops() loops {
 				a.quantize(&acc[0], first(g, n), n, x, y)
 			}
 		},
+		addI32: func(y, x []int32) {
+			if n := len(x); n > 0 {
+				a.addI32(first(y, n), &x[0], n)
+			}
+		},
+		sumSquares: func(x []int32) (low, high uint64) {
+			if len(x) == 0 {
+				return 0, 0
+			}
+			var lanes [16]uint64
+			a.sumSquares(&lanes, &x[0], len(x))
+			for i, wrapped := range lanes[:8] {
+				upper := lanes[8+i]
+				lower := wrapped - upper<<32 // the sum of the lower halves, which is below 2^64
+				var carry uint64
+				low, carry = bits.Add64(low, lower, 0)
+				high += carry
+				low, carry = bits.Add64(low, upper<<32, 0)
+				high += upper>>32 + carry
+			}
+			return low, high
+		},
 		adamW: func(p, m, v []float32, q []int32, h *adamScalars) {
 			if n := len(p); n > 0 {
 				a.adamW(&p[0], first(m, n), first(v, n), first(q, n), n, &h[0])
 			}
+		},
+		toBF16: func(y []uint16, x []float32) {
+			n := len(x) &^ 15
+			if n > 0 {
+				a.toBF16(first(y, n), &x[0], n)
+			}
+			toBF16Generic(y[n:], x[n:])
+		},
+		fromBF16: func(y []float32, x []uint16) {
+			n := len(x) &^ 15
+			if n > 0 {
+				a.fromBF16(first(y, n), &x[0], n)
+			}
+			fromBF16Generic(y[n:], x[n:])
 		},
 	}
 }

@@ -65,12 +65,14 @@ func (o *ops) QuantizeStochastic(acc, g kernel.Buffer, shift int, key uint64) {
 
 func (o *ops) AddI32(acc, x kernel.Buffer) {
 	as, xs := i32(acc), i32(x)
-	o.crew.split(len(as), grainLight, func(_, lo, hi int) {
-		a, x := as[lo:hi], xs[lo:hi]
-		for i, v := range x {
-			a[i] += v
-		}
-	})
+	o.crew.split(len(as), grainLight, func(_, lo, hi int) { o.loops.addI32(as[lo:hi], xs[lo:hi]) })
+}
+
+func addI32Generic(a, x []int32) {
+	a = a[:len(x)]
+	for i, v := range x {
+		a[i] += v
+	}
 }
 
 // SumSquares adds up the pieces' 128-bit sums.
@@ -81,11 +83,10 @@ func (o *ops) SumSquares(dst, x kernel.Buffer) {
 	xs := i32(x)
 	o.crew.split(len(xs), grainLight, func(w, lo, hi int) {
 		s := &o.scratch[w].square
-		for _, v := range xs[lo:hi] {
-			var carry uint64
-			s[0], carry = bits.Add64(s[0], uint64(int64(v)*int64(v)), 0)
-			s[1] += carry
-		}
+		low, high := o.loops.sumSquares(xs[lo:hi])
+		var carry uint64
+		s[0], carry = bits.Add64(s[0], low, 0)
+		s[1] += high + carry
 	})
 	var l, h, carry uint64
 	for w := range o.scratch {
@@ -94,6 +95,15 @@ func (o *ops) SumSquares(dst, x kernel.Buffer) {
 	}
 	d := i32(dst)
 	d[0], d[1], d[2], d[3] = int32(l), int32(l>>32), int32(h), int32(h>>32)
+}
+
+func sumSquaresGeneric(x []int32) (low, high uint64) {
+	for _, v := range x {
+		var carry uint64
+		low, carry = bits.Add64(low, uint64(int64(v)*int64(v)), 0)
+		high += carry
+	}
+	return low, high
 }
 
 // adamScalars are Scale, Beta1, 1-Beta1, Beta2, 1-Beta2, Decay, LR, C1, C2, Eps.

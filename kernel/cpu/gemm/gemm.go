@@ -9,9 +9,13 @@ import (
 
 // Kernel multiplies matrices by one code path. It holds no state: goroutines may share it.
 type Kernel struct {
-	name string
-	run  func(p product, s *Scratch)
+	name    string
+	run     func(p product, s *Scratch)
+	spin    func(n int) // does spinOps operations n times
+	spinOps int
 }
+
+var kernelGeneric = &Kernel{"generic", runGeneric, spinGeneric, 8 * 2}
 
 // Name is the code path: "avx512", "avx2" or "generic".
 func (k *Kernel) Name() string { return k.name }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"gonum.org/v1/gonum/mat"
 
@@ -281,5 +282,14 @@ func TestShortSlicesPanic(t *testing.T) {
 			}()
 			call()
 		})
+	}
+}
+
+// TestPeak holds the rates of all paths to what a core of today may have.
+func TestPeak(t *testing.T) {
+	for _, k := range kernels() {
+		if rate := k.Peak(time.Millisecond); !(rate > 1e8 && rate < 1e12) {
+			t.Errorf("%s: %g operations a second", k.Name(), rate)
+		}
 	}
 }

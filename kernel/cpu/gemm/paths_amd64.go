@@ -21,9 +21,8 @@ var avx2 = tileSet{
 }
 
 var (
-	kernelAVX512  = &Kernel{"avx512", avx512.run}
-	kernelAVX2    = &Kernel{"avx2", avx2.run}
-	kernelGeneric = &Kernel{"generic", runGeneric}
+	kernelAVX512 = &Kernel{"avx512", avx512.run, spin512, 24 * 16 * 2}
+	kernelAVX2   = &Kernel{"avx2", avx2.run, spin256, 12 * 8 * 2}
 )
 
 // kernels are those that can run here, best first. x/sys/cpu reports AVX only if the operating system saves the

@@ -208,3 +208,9 @@ func tile256x6x8(k int, a *float32, ars int, acs int, b *float32, brs int, c *fl
 //
 //go:noescape
 func transpose8(dst *float32, dstStride int, src *float32, srcStride int, blocks int)
+
+// spin512 does n times 24 fused multiply-adds of whole registers. n must be at least 1.
+func spin512(n int)
+
+// spin256 does n times 12 fused multiply-adds of whole registers. n must be at least 1.
+func spin256(n int)

@@ -49,11 +49,29 @@ func (s *set) add() {
 	s.end()
 }
 
-func (s *set) exp() {
-	p := s.begin("exp", "(e, x *float32, n int, sub float32)", "e = exp(x - sub).", "e", "x", "n")
-	sub := s.param("sub")
-	lo, hi := s.limits()
-	s.row(p[2], func(m *mask) { s.store(s.expOf(s.sub(s.load(s.at(p[1]), m), sub), lo, hi), s.at(p[0]), m) })
+func (s *set) scale() {
+	p := s.begin("scale", "(y, x *float32, n int, by float32)", "y = x * by.", "y", "x", "n")
+	by := s.param("by")
+	s.row(p[2], func(m *mask) { s.store(s.mul(s.load(s.at(p[1]), m), by), s.at(p[0]), m) })
+	s.end()
+}
+
+func (s *set) relu() {
+	p := s.begin("relu", "(y, x *float32, n int)", "y = x, and 0 where x <= 0.", "y", "x", "n")
+	zero := s.constant(f(0))
+	s.row(p[2], func(m *mask) {
+		x := s.load(s.at(p[1]), m)
+		s.store(s.where(x, notBelowOrEqual, zero, x, zero), s.at(p[0]), m)
+	})
+	s.end()
+}
+
+func (s *set) reluBackward() {
+	p := s.begin("reluBackward", "(dx, x, dy *float32, n int)", "dx = dy where x > 0, else 0.", "dx", "x", "dy", "n")
+	zero := s.constant(f(0))
+	s.row(p[3], func(m *mask) {
+		s.store(s.where(s.load(s.at(p[1]), m), above, zero, s.load(s.at(p[2]), m), zero), s.at(p[0]), m)
+	})
 	s.end()
 }
 

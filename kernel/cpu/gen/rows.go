@@ -70,6 +70,18 @@ func (s *set) softmaxBackward() {
 	s.end()
 }
 
+func (s *set) dot() {
+	p := s.begin("dot", "(a, b *float32, n int) float32", "the lanes' sum of a*b.", "a", "b", "n")
+	total := s.zeros()
+	s.row(p[2], func(m *mask) { s.addTo(total, s.mul(s.load(s.at(p[0]), m), s.load(s.at(p[1]), m))) })
+	result, err := ReturnIndex(0).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	VMOVSS(s.fold(total, sum), result.Addr)
+	s.end()
+}
+
 func (s *set) layerNorm() {
 	p := s.begin("layerNorm", "(y, mean, rstd, x, gamma, beta *float32, rows, cols int, n float32)",
 		"n is cols as a float; rows > 0.", "y", "mean", "rstd", "x", "gamma", "beta", "rows", "cols")

@@ -33,10 +33,11 @@ func (s *set) quantize() {
 	p := s.begin("quantize", "(acc *int32, x *float32, n int, a, b float32)",
 		"acc += x*a*b, rounded to nearest even, clamped to +-2^30, 0 for NaN.", "acc", "x", "n")
 	a, b := s.param("a"), s.param("b")
-	least, most := s.constant(f(-1<<30)), s.constant(f(1<<30))
+	least, most, zero := s.constant(f(-1<<30)), s.constant(f(1<<30)), s.constant(f(0))
 	s.row(p[2], func(m *mask) {
 		v := s.mul(s.mul(s.load(s.at(p[1]), m), a), b)
-		v = s.orZero(s.above(s.below(v, most), least))
+		v = s.above(s.below(v, most), least)
+		v = s.where(v, ordered, v, v, zero)
 		sum := s.vec()
 		old := s.load(s.at(p[0]), m)
 		for h := range v {
@@ -48,21 +49,68 @@ func (s *set) quantize() {
 	s.end()
 }
 
-// orZero is x, and 0 where it is NaN.
-func (s *set) orZero(x vector) vector {
-	const ordered = 7
-	v := s.vec()
-	for h := range v {
-		if s.zmm {
-			k := K()
-			VCMPPS(Imm(ordered), x[h], x[h], k)
-			VMOVUPS_Z(x[h], k, v[h])
-		} else {
-			VCMPPS(Imm(ordered), x[h], x[h], v[h])
-			VANDPS(x[h], v[h], v[h])
+func (s *set) addI32() {
+	p := s.begin("addI32", "(a, x *int32, n int)", "a += x, wrapping.", "a", "x", "n")
+	s.row(p[2], func(m *mask) {
+		s.store(s.each(VPADDD, s.load(s.at(p[0]), m), s.load(s.at(p[1]), m)), s.at(p[0]), m)
+	})
+	s.end()
+}
+
+// Squares of two neighbours add up to at most 2^63. Eight sums of those wrap; the sums of their upper halves don't, for
+// fewer than 2^32 elements. Both together say what the sums would be without wrapping.
+func (s *set) sumSquares() {
+	p := s.begin("sumSquares", "(sums *[16]uint64, x *int32, n int)",
+		"sums of x*x in 8 lanes, wrapping, and the sums of the upper halves of what was added to them.", "sums", "x", "n")
+	all, upper := s.zeros(), s.zeros()
+	s.row(p[2], func(m *mask) {
+		x := s.load(s.at(p[1]), m)
+		odd := s.shift(VPSRLQ, 32, x)
+		pair := s.each(VPADDQ, s.each(VPMULDQ, x, x), s.each(VPMULDQ, odd, odd))
+		high := s.shift(VPSRLQ, 32, pair)
+		for h := range all {
+			VPADDQ(pair[h], all[h], all[h])
+			VPADDQ(high[h], upper[h], upper[h])
 		}
-	}
-	return v
+	})
+	s.store(all, Mem{Base: p[0]}, nil)
+	s.store(upper, Mem{Base: p[0], Disp: 64}, nil)
+	s.end()
+}
+
+func (s *set) toBF16() {
+	p := s.begin("toBF16", "(y *uint16, x *float32, n int)", "y = x rounded to nearest even, NaN as 0x7fc0; n > 0 is a multiple of 16.",
+		"y", "x", "n")
+	nan := s.constant(i(0x7fc0 << 16))
+	s.wholes(p[2], func() {
+		x := s.load(s.at(p[1]), nil)
+		even := s.shift(VPSLLD, 31, s.shift(VPSRLD, 16, x))
+		r := s.each(VPADDD, s.each(VPADDD, x, i(0x7fff)), s.shift(VPSRLD, 31, even))
+		r = s.shift(VPSRLD, 16, s.where(x, unordered, x, nan, r))
+		y := YMM()
+		if s.zmm {
+			VPMOVDW(r[0], y)
+		} else {
+			VPACKUSDW(r[1], r[0], y)
+			VPERMQ(Imm(0b11011000), y, y)
+		}
+		VMOVDQU(y, Mem{Base: p[0]})
+		ADDQ(Imm(32), p[0])
+	})
+	s.end()
+}
+
+func (s *set) fromBF16() {
+	p := s.begin("fromBF16", "(y *float32, x *uint16, n int)", "y = x as float32; n > 0 is a multiple of 16.", "y", "x", "n")
+	s.wholes(p[2], func() {
+		x := s.vec()
+		for h := range x {
+			VPMOVZXWD(Mem{Base: p[1], Disp: 16 * h}, x[h])
+		}
+		s.store(s.shift(VPSLLD, 16, x), s.at(p[0]), nil)
+		ADDQ(Imm(32), p[1])
+	})
+	s.end()
 }
 
 func (s *set) adamW() {

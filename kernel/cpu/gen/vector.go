@@ -130,6 +130,31 @@ func (s *set) keep(x, other vector, m *mask) vector {
 	return v
 }
 
+// Comparisons, as VCMPPS numbers them. Only notBelowOrEqual and unordered are true of NaN.
+const (
+	unordered       = 3
+	notBelowOrEqual = 6
+	ordered         = 7
+	above           = 30
+)
+
+// where is x where a compares so with b, other elsewhere.
+func (s *set) where(a vector, compare uint64, b, x, other vector) vector {
+	v := s.vec()
+	for h := range v {
+		if s.zmm {
+			k := K()
+			VCMPPS(Imm(compare), b[h], a[h], k)
+			VBLENDMPS(x[h], other[h], k, v[h])
+		} else {
+			k := YMM()
+			VCMPPS(Imm(compare), b[h], a[h], k)
+			VBLENDVPS(k, x[h], other[h], v[h])
+		}
+	}
+	return v
+}
+
 // constant keeps a constant in a register, which both halves share. zeros is a new accumulator.
 func (s *set) constant(m Mem) vector {
 	if s.zmm {
@@ -228,6 +253,18 @@ func (s *set) row(n reg.GPVirtual, body func(m *mask)) {
 	JZ(LabelRef(done))
 	body(s.mask())
 	Label(done)
+}
+
+// wholes calls body for each vector of n elements, a positive multiple of 16.
+func (s *set) wholes(n reg.GPVirtual, body func()) {
+	s.labels++
+	loop := fmt.Sprintf("wholes%d", s.labels)
+	XORQ(s.j, s.j)
+	Label(loop)
+	body()
+	ADDQ(Imm(64), s.j)
+	SUBQ(Imm(16), n)
+	JNZ(LabelRef(loop))
 }
 
 // mask covers s.left elements.

@@ -34,6 +34,8 @@ func main() {
 		tile256(rows, 1)
 	}
 	transpose8()
+	spin("spin512", wideRows512*2, func() reg.VecVirtual { return ZMM() }, func(v reg.VecVirtual) { VPXORD(v, v, v) })
+	spin("spin256", rows256*2, func() reg.VecVirtual { return YMM() }, func(v reg.VecVirtual) { VXORPS(v, v, v) })
 	Generate()
 }
 
@@ -235,6 +237,29 @@ func tile256(rows, vecs int) {
 		}
 	}
 	t.body()
+}
+
+// spin does nothing but multiply and add, on as many accumulators as the largest tile has.
+func spin(name string, accumulators int, vec func() reg.VecVirtual, clear func(v reg.VecVirtual)) {
+	TEXT(name, NOSPLIT, "func(n int)")
+	Doc(fmt.Sprintf("%s does n times %d fused multiply-adds of whole registers. n must be at least 1.", name, accumulators))
+	n := load("n", false)
+	factor := vec()
+	clear(factor)
+	var acc []reg.VecVirtual
+	for range accumulators {
+		v := vec()
+		clear(v)
+		acc = append(acc, v)
+	}
+	Label("spin")
+	for _, v := range acc {
+		VFMADD231PS(factor, factor, v)
+	}
+	DECQ(n)
+	JNZ(LabelRef("spin"))
+	VZEROUPPER()
+	RET()
 }
 
 // transpose8 turns 8 rows of 8*blocks elements into 8*blocks rows of 8.
