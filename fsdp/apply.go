@@ -96,12 +96,17 @@ func (e *Engine) commit(o *Outcome) error {
 	e.res.RunSamples = o.Total
 	e.res.Losses = append(e.res.Losses, o.Loss)
 	e.place.fill(e.tried.fills)
+	filled := false
 	for i, u := range e.units {
 		if len(u.fills) > 0 {
 			if err := e.store(i); err != nil {
 				return err
 			}
+			filled = true
 		}
+	}
+	if filled {
+		e.dev.Trim()
 	}
 	e.rest()
 	return nil
@@ -158,6 +163,7 @@ func (e *Engine) change(v *View) error {
 		e.room(i)
 	}
 	e.spare.clear()
+	e.dev.Trim()
 	return e.entered(v)
 }
 

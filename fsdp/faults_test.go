@@ -465,3 +465,39 @@ func TestDeathInTheEvaluation(t *testing.T) {
 		}
 	}
 }
+
+// trimmed counts its Trims.
+type trimmed struct {
+	kernel.Device
+	times int
+}
+
+func (d *trimmed) Trim() {
+	d.times++
+	d.Device.Trim()
+}
+
+// TestTrimsAfterAView: each view cuts the shards anew, so memory that is kept for lengths of the one before would only grow.
+func TestTrimsAfterAView(t *testing.T) {
+	d := &drama{setup: stage(t), fillRanges: 3}
+	d.hyper.Steps = 8
+	var dev *trimmed
+	d.change = func(member int, cfg *Config) {
+		if member == 0 {
+			dev = &trimmed{Device: cfg.Device}
+			cfg.Device = dev
+		}
+	}
+	d.at = func(d *drama, member int, p Point) {
+		if p.Step == 1 && p.Phase == PhaseForward && d.first("join") {
+			d.join(3)
+		}
+		if member == 1 && p.Step >= 5 && p.Phase == PhaseForward && d.first("die") {
+			d.die(member)
+		}
+	}
+	d.play(t)
+	if later := len(d.results[0].Views) - 1; later < 2 || dev.times < later {
+		t.Errorf("%d times in %d views after the first", dev.times, later)
+	}
+}

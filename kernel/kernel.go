@@ -103,6 +103,8 @@ type Device interface {
 	Alloc(c Class, t DType, n int) Buffer
 	// Free gives b back; freeing the zero Buffer does nothing. b must come from Alloc, not from Slice.
 	Free(b Buffer)
+	// Trim lets go of freed memory that is kept for Allocs of the same length: from now on other lengths are needed.
+	Trim()
 	// Upload copies little-endian elements from the host; src may be reused at return. len(src) = b.Len * size.
 	Upload(dst Buffer, src []byte)
 	// Download waits for the ops before it and copies src to the host, little-endian.

@@ -286,7 +286,7 @@ func (a *attempt) summand(rank int, h *wire.Header) (*summand, error) {
 
 // take reads the payload behind h, gives its tensor bytes to where they belong, and acknowledges a part that is whole.
 func (in *incoming) take(a *attempt, rank int, h *wire.Header) error {
-	buf := buffers.Get().(*[]byte)
+	buf := buffer(int(h.Wire))
 	defer buffers.Put(buf)
 	payload := (*buf)[:h.Wire]
 	if err := wire.ReadPayload(in.r, h, payload); err != nil {
@@ -323,7 +323,7 @@ func (in *incoming) deliver(a *attempt, rank int, h *wire.Header, payload []byte
 	}
 	data := payload
 	if h.Codec != wire.CodecRaw {
-		buf := buffers.Get().(*[]byte)
+		buf := buffer(int(h.Raw))
 		defer buffers.Put(buf)
 		data = (*buf)[:h.Raw]
 		if err := unpack(data, payload, h.Codec, sumWidth); err != nil {

@@ -20,11 +20,25 @@ const (
 	unreachable = 15 * time.Second // without a way to a member for which there is data: the attempt fails
 )
 
-// buffers hold one frame each.
-var buffers = sync.Pool{New: func() any {
-	b := make([]byte, 0, wire.HeaderSize+codec.MaxPacked(wire.MaxChunk, sumWidth))
-	return &b
-}}
+// buffers hold one frame each, or what is in it.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// buffer is an empty one from buffers with room for n bytes: most parts of small models need far less than a whole chunk.
+func buffer(n int) *[]byte {
+	const least = 4 << 10
+	b := buffers.Get().(*[]byte)
+	if cap(*b) < n {
+		size := least
+		for size < n {
+			size *= 2
+		}
+		*b = make([]byte, 0, max(n, min(size, frameSize(wire.MaxChunk))))
+	}
+	return b
+}
+
+// frameSize is how long a frame of n tensor bytes can get.
+func frameSize(n int) int { return wire.HeaderSize + codec.MaxPacked(n, sumWidth) }
 
 // outgoing sends one class of data to one member: a queue, a goroutine and, while there is something to send, a stream.
 type outgoing struct {
@@ -214,7 +228,7 @@ func (o *outgoing) take() *piece {
 
 // send writes p chunk by chunk, and stops without an error where the attempt ends.
 func (o *outgoing) send(conn net.Conn, p *piece) error {
-	buf := buffers.Get().(*[]byte)
+	buf := buffer(frameSize(min(len(p.data), wire.MaxChunk)))
 	defer buffers.Put(buf)
 	for at := 0; at < len(p.data); at += wire.MaxChunk {
 		frame, n, err := o.encode(*buf, p, at)
@@ -264,7 +278,7 @@ func (o *outgoing) encode(buf []byte, p *piece, at int) (frame []byte, n int, er
 func (o *outgoing) payload(frame []byte, p *piece, at int, raw []byte) (_ []byte, c wire.Codec, err error) {
 	width := p.width
 	if width == 4 {
-		buf := buffers.Get().(*[]byte)
+		buf := buffer(len(raw) / 2)
 		defer buffers.Put(buf)
 		if half, form := codec.Narrow((*buf)[:0], raw); form != codec.Whole {
 			raw, width, c = half, 2, wire.Codec(form)<<1

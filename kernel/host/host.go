@@ -130,6 +130,11 @@ func (h *Heap) Free(b kernel.Buffer) {
 	*m = memory{heap: h, t: m.t, n: -1}
 }
 
+// Trim implements kernel.Device.
+func (h *Heap) Trim() {
+	h.f32, h.i32, h.u16 = pool[float32]{}, pool[int32]{}, pool[uint16]{}
+}
+
 // Upload implements kernel.Device.
 func (h *Heap) Upload(dst kernel.Buffer, src []byte) {
 	if kernel.CheckTransfer(h, "Upload", dst, len(src)) {

@@ -41,6 +41,10 @@ func TestPoolReusesAndStaysBounded(t *testing.T) {
 			t.Fatalf("the pool holds %d bytes, more than %d", h.f32.bytes, poolLimit)
 		}
 	}
+	h.Trim()
+	if h.f32.bytes != 0 || len(h.f32.free) != 0 {
+		t.Errorf("after Trim the pool holds %d bytes of %d lengths", h.f32.bytes, len(h.f32.free))
+	}
 	if err := h.Sync(); err != nil {
 		t.Error(err)
 	}

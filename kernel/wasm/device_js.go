@@ -215,6 +215,9 @@ func (d *Device) fault() error {
 	return d.Cancelled()
 }
 
+// Trim implements kernel.Device. The arena keeps nothing by length.
+func (d *Device) Trim() {}
+
 // Meter implements kernel.Device.
 func (d *Device) Meter() *kernel.Meter { return &d.meter }
 

@@ -162,6 +162,9 @@ func (d *Device) Sync() error {
 	return d.Cancelled()
 }
 
+// Trim implements kernel.Device. Nothing is kept for reuse.
+func (d *Device) Trim() {}
+
 // Meter implements kernel.Device. It counts what the buffers would take in their own types.
 func (d *Device) Meter() *kernel.Meter { return &d.meter }
 
