@@ -8,6 +8,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/connmgr"
 	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peerstore"
 	rcmgr "github.com/libp2p/go-libp2p/p2p/host/resource-manager"
 	p2pconnmgr "github.com/libp2p/go-libp2p/p2p/net/connmgr"
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
@@ -46,9 +47,15 @@ func New(ctx context.Context, c Config) (*Host, error) {
 	return out, nil
 }
 
-// dialAll has libp2p dial all addresses of a peer at once: it would dial 8, so that 8 that don't answer hold up the
-// others until they time out. libp2p has no other switch than this variable, which hosts read as they are made.
-var dialAll = sync.OnceFunc(func() { swarm.DefaultPerPeerRateLimit = maxDialAddrs })
+// tuneLibp2p sets what libp2p has no other switch for than its variables, before the first host is made.
+//
+// It dials all addresses of a peer at once: libp2p would dial 8, so that 8 that don't answer hold up the others until they
+// time out. And it forgets the addresses of a peer that is gone after two minutes, not a quarter of an hour: in a run where
+// many come and go they are most of what is kept of those, and whoever dials a peer names its addresses again.
+var tuneLibp2p = sync.OnceFunc(func() {
+	swarm.DefaultPerPeerRateLimit = maxDialAddrs
+	peerstore.RecentlyConnectedAddrTTL = peerstore.TempAddrTTL
+})
 
 // managers bound what other peers can make this one hold, see limits.go. The libp2p host closes them.
 func managers(s settings) (network.ResourceManager, connmgr.ConnManager, error) {

@@ -22,7 +22,7 @@ import (
 // newLibp2p assembles the libp2p host from its parts: libp2p.New doesn't build for a browser. It works in a dedicated
 // Worker and in Node.
 func newLibp2p(id *identity, s settings) (_ host.Host, err error) {
-	dialAll()
+	tuneLibp2p()
 	self, err := peer.IDFromPrivateKey(id.key)
 	if err != nil {
 		return nil, fmt.Errorf("peer: %w", err)

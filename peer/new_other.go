@@ -24,7 +24,7 @@ import (
 
 // newLibp2p assembles the libp2p host, which doesn't listen yet.
 func newLibp2p(id *identity, s settings) (host.Host, error) {
-	dialAll()
+	tuneLibp2p()
 	resources, conns, err := managers(s)
 	if err != nil {
 		return nil, err
