@@ -30,14 +30,14 @@ type past struct {
 	Samples    int64          `json:"samples"` // of all committed steps
 }
 
-// committed adds a step.
-func (h *history) committed(o *fsdp.Outcome) {
+// committed adds a step. losses are those up to it, shared with the engine.
+func (h *history) committed(o *fsdp.Outcome, losses []float64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if o.Step != len(h.Losses) {
+	if o.Step != len(h.Losses) || len(losses) != o.Step+1 {
 		return
 	}
-	h.Losses = append(h.Losses, o.Loss)
+	h.Losses = losses
 	h.Samples += o.Samples
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // progress turns outcomes into the caller's Progress. When the last step is done, what follows it has begun.
-func (m *member) progress() func(*fsdp.Outcome) {
+func (m *member) progress() func(*fsdp.Outcome, []float64) {
 	p := Progress{Phase: Training, Steps: m.task.run.Train.Steps}
 	p.Samples = m.history.copy().Samples
 	start := time.Now()
@@ -26,7 +26,7 @@ func (m *member) progress() func(*fsdp.Outcome) {
 		m.out.began = func() { tell(Saving) }
 	}
 	retries := 0
-	return func(o *fsdp.Outcome) {
+	return func(o *fsdp.Outcome, losses []float64) {
 		if o.Kind == fsdp.EntryRetry {
 			retries++
 		}
@@ -39,7 +39,7 @@ func (m *member) progress() func(*fsdp.Outcome) {
 		if o.Skipped {
 			m.cfg.Log.Warn("step without an update: its gradient is not finite", "step", o.Step+1, "in a row", o.Bad)
 		}
-		m.history.committed(o)
+		m.history.committed(o, losses)
 		p.Step, p.Loss = o.Step+1, o.Loss
 		p.Samples += o.Samples
 		m.live.committed(p.Step, p.Samples, p.Loss, retries)

@@ -2,6 +2,7 @@ package fsdp
 
 import (
 	"fmt"
+	"slices"
 
 	"shoal/kernel"
 )
@@ -33,7 +34,7 @@ func (e *Engine) apply(entry Entry) (done bool, err error) {
 		return false, err
 	}
 	if o != nil && e.cfg.Progress != nil {
-		e.cfg.Progress(o)
+		e.cfg.Progress(o, slices.Clip(e.res.Losses))
 	}
 	return false, e.dev.Sync()
 }

@@ -43,8 +43,9 @@ func (e *Engine) remember(last *Outcome) {
 	if r := e.cfg.Resume; r != nil && losses == nil {
 		losses, hashes = r.Losses, r.StepHashes
 	}
-	e.res.Losses = slices.Clone(losses)
+	e.res.Losses = slices.Clip(losses) // what is appended must not be seen by whoever else has them
 	maps.Copy(e.res.StepHashes, hashes)
+	e.cfg.Losses, e.cfg.StepHashes = nil, nil
 	if last != nil && last.StateHash != "" && e.hashDue(last.Step) {
 		e.res.StepHashes[last.Step] = last.StateHash
 	}

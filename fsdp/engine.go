@@ -94,7 +94,8 @@ type Config struct {
 	// float32 values, which are valid during the call only. Where a member was lost meanwhile it begins again.
 	Export func(p model.Param, values []float32) error
 
-	Progress func(*Outcome)       // called after each Commit and Retry; may be nil
+	// Progress is called after each Commit and Retry with the losses of all steps so far, which stay as they are; may be nil.
+	Progress func(o *Outcome, losses []float64)
 	Computed func(samples int64)  // called after each Commit with those of its samples that were computed here; may be nil
 	Trace    func(Event)          // called from several goroutines; may be nil
 	Stats    func(*Result) []byte // this member's row for everybody's report; may be nil

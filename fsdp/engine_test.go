@@ -45,7 +45,7 @@ type setup struct {
 	trace     func(rank int, e Event)
 	order     func(step int) []int
 	device    func(t testing.TB) kernel.Device
-	progress  func(*Outcome) // rank 0's
+	progress  func(*Outcome, []float64) // rank 0's
 	frozen    func(name string) bool
 	change    func(rank int, c *Config)
 	backups   int   // of each range; under DDP all
