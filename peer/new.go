@@ -50,11 +50,12 @@ func New(ctx context.Context, c Config) (*Host, error) {
 // tuneLibp2p sets what libp2p has no other switch for than its variables, before the first host is made.
 //
 // It dials all addresses of a peer at once: libp2p would dial 8, so that 8 that don't answer hold up the others until they
-// time out. And it forgets the addresses of a peer that is gone after two minutes, not a quarter of an hour: in a run where
-// many come and go they are most of what is kept of those, and whoever dials a peer names its addresses again.
+// time out. And it forgets the addresses of a peer that is gone after three minutes, not a quarter of an hour: in a run where
+// many come and go they are most of what is kept of those, and whoever dials a peer names its addresses again. (With
+// TempAddrTTL, two minutes, they would be gone with the last connection.)
 var tuneLibp2p = sync.OnceFunc(func() {
 	swarm.DefaultPerPeerRateLimit = maxDialAddrs
-	peerstore.RecentlyConnectedAddrTTL = peerstore.TempAddrTTL
+	peerstore.RecentlyConnectedAddrTTL = peerstore.TempAddrTTL + time.Minute
 })
 
 // managers bound what other peers can make this one hold, see limits.go. The libp2p host closes them.
