@@ -431,15 +431,21 @@ onPage('a small phone: nothing sticks out, and all is large enough for a finger'
 onPage('dots fly when pieces move, and not for those who want less motion', {}, async (page) => {
   await word(page, 'Not joined');
   await computing(page);
+  await page.evaluate(() => { // they land within a second: who looks now and then may see none
+    globalThis.flown = [];
+    new MutationObserver((list) => {
+      for (const m of list) for (const e of m.addedNodes) if (e.matches?.('.dot')) flown.push(e.getAttribute('class'));
+    }).observe(document.querySelector('#ring'), { childList: true, subtree: true });
+  });
   await say(page, { type: 'pieces', list: [['gather', 1], ['reduce', 1], ['update', 0]] });
-  await page.waitForSelector('#ring .dot.in');
-  await page.waitForSelector('#ring .dot.out', { state: 'attached' });
-  await page.waitForFunction(() => document.querySelectorAll('#ring .dot').length === 0); // they land
+  await page.waitForFunction(() => flown.includes('dot in') && flown.includes('dot out'));
+  await page.waitForFunction(() => document.querySelectorAll('#ring .dot').length === 0);
   assert.match(await text(page, 'event'), /^1 piece borrowed, 1 given back$/);
+  const before = await page.evaluate(() => flown.length);
   await page.emulateMedia({ reducedMotion: 'reduce' });
   await say(page, { type: 'pieces', list: [['gather', 1]] });
   await page.waitForFunction(() => document.querySelector('#event').textContent.startsWith('2 pieces borrowed'));
-  assert.equal(await page.locator('#ring .dot').count(), 0);
+  assert.equal(await page.evaluate(() => flown.length), before);
 });
 
 function screenLocks() {
