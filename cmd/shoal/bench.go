@@ -70,7 +70,8 @@ func (a *app) benchKernels(ctx context.Context, cfg kernelbench.Config, asJSON b
 // printKernels is a table, of at most 80 columns, of what the ops reach.
 func printKernels(w io.Writer, r *kernelbench.Result) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s: a core's peak %.0f GFLOP/s, a copy %.0f GB/s\n\n", r.Backend, cores(r.Threads), r.Peak, r.Copy)
+	fmt.Fprintf(&b, "%s, %d core%s: a core's peak %.0f GFLOP/s, a copy %.0f GB/s\n\n",
+		r.Backend, r.Threads, plural(r.Threads), r.Peak, r.Copy)
 	fmt.Fprintf(&b, "%-19s %-19s %11s %11s %14s\n", "op", "shape", "us a call", "GFLOP/s", "share of peak")
 	copied := false
 	for _, o := range r.Ops {
@@ -82,11 +83,4 @@ func printKernels(w io.Writer, r *kernelbench.Result) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func cores(n int) string {
-	if n == 1 {
-		return "1 core"
-	}
-	return fmt.Sprintf("%d cores", n)
 }
