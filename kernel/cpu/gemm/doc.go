@@ -1,9 +1,9 @@
 // Package gemm multiplies float32 matrices on one core, bit for bit as kernel.Ops.MatMul says: each element of C is one
 // chain of fused multiply-adds over k ascending, from 0 or from the old value.
 //
-// Every code path (AVX-512, AVX2, NEON, plain Go) gives the same bits, because tiles over m and n and blocks of k only change
-// which chain is continued when, never a chain's own order. A block of k starts from the value that the block before
-// stored.
+// Every code path (AVX-512, AVX2, NEON, plain Go) gives the same bits, because tiles over m and n and blocks of k only
+// change which chain is continued when, never a chain's own order. A block of k starts from the value that the block
+// before stored.
 //
 //	k, err := gemm.Select("") // the best path of this CPU
 //	var s gemm.Scratch        // one per goroutine
