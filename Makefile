@@ -32,13 +32,13 @@ endef
 
 .NOTPARALLEL:
 .PHONY: test build wasm gen dist long compare faults bench-browser numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
-	check-platforms check-noasm check-interop check-unit check-testnet check-page check-tabs
+	check-platforms check-noasm check-arm64 check-interop check-unit check-testnet check-page check-tabs
 
 # With this a test that finds no browser fails, rather than being skipped.
 test: export SHOAL_BROWSER := 1
 test: WASM_FLAGS := -quick
 test: install-needs check-format check-generated check-vet check-static check-imports check-platforms check-browser \
-	check-noasm check-interop wasm check-testnet check-page check-unit check-tabs
+	check-noasm check-arm64 check-interop wasm check-testnet check-page check-unit check-tabs
 	@echo "== all ok"
 
 build:
@@ -76,8 +76,8 @@ bench-browser: install-needs
 numerics:
 	go test -count=1 -run '^TestNumerics$$' -v . -numerics
 
-# Go, a C compiler for the race detector, Python for the interop tests, Chromium, Firefox and Node for the browser's, and the compiler
-# that makes its kernels; any Go from 1.21 on fetches the version in go.mod by itself.
+# Go, a C compiler for the race detector, Python for the interop tests, Chromium, Firefox and Node for the browser's, the compiler
+# that makes its kernels, and an emulator for arm64's; any Go from 1.21 on fetches the version in go.mod by itself.
 install-needs:
 	@need=""; command -v go >/dev/null || need="golang-go"; \
 	command -v gcc >/dev/null || command -v clang >/dev/null || need="$$need gcc libc6-dev"; \
@@ -86,6 +86,7 @@ install-needs:
 	[ -n "$$FIREFOX" ] || command -v firefox-esr >/dev/null || command -v firefox >/dev/null || need="$$need firefox-esr"; \
 	command -v node >/dev/null || need="$$need nodejs"; command -v npm >/dev/null || need="$$need npm"; \
 	command -v clang-19 >/dev/null && command -v wasm-ld-19 >/dev/null || need="$$need clang-19 lld-19"; \
+	command -v qemu-aarch64 >/dev/null || need="$$need qemu-user"; \
 	if [ -n "$$need" ]; then \
 		if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 			echo "make test needs: $$need" >&2; exit 1; \
@@ -118,6 +119,15 @@ check-browser:
 
 check-noasm:
 	$(call step,tests without assembly,go test -vet=off -tags noasm -shuffle=on $(NUMBERS))
+
+# NEON and plain Go as arm64 computes them, in an emulator, whose speed (TestPeak) is nobody's. kernel/ref is held to the
+# fingerprint of other machines, the rest to kernel/ref.
+check-arm64: export GOARCH := arm64
+check-arm64: export CGO_ENABLED := 0
+check-arm64:
+	$(call step,arm64 in an emulator,go vet ./kernel/cpu/... && \
+		go test -vet=off -exec qemu-aarch64 -run Pinned ./kernel/ref && \
+		go test -vet=off -exec qemu-aarch64 -short -skip 'Peak|Suite/^-3$$' ./kernel/cpu/gemm ./kernel/cpu)
 
 # Against other programs that read and write the same files. Elsewhere these tests are skipped without their needs, but
 # not here. The environment stays in build/venv.

@@ -66,7 +66,7 @@ type Config struct {
 	Memory int64
 	// Cores is the number of cores to compute with. 0 means all.
 	Cores int
-	// Kernel is the code path of the CPU: "avx512", "avx2" or "generic". Empty means the best there is.
+	// Kernel is the code path of the CPU: "avx512", "avx2", "neon" or "generic". Empty means the best there is.
 	Kernel string
 
 	// Listen are the addresses to listen on, as multiaddrs or host:port. Empty means all interfaces, any port.

@@ -49,7 +49,7 @@ func (a *app) benchKernelsCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.IntVar(&cfg.Threads, "cores", 1, "`number` of cores that compute")
-	f.StringVar(&cfg.Path, "kernel", "", "code `path` of the CPU: avx512, avx2 or generic (default: the best there is)")
+	f.StringVar(&cfg.Path, "kernel", "", kernelUsage)
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -40,11 +40,14 @@ type nodeFlags struct {
 	lan              string
 }
 
+// kernelUsage explains --kernel wherever something is computed.
+const kernelUsage = "code `path` of the CPU: avx512, avx2, neon (arm64) or generic (default: the best there is)"
+
 func (n *nodeFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.Var(&n.memory, "memory", "memory to offer, as in 512MiB or 4GiB; the share of model and work follows it (default: the machine's)")
 	f.IntVar(&n.cores, "cores", 0, "cores to compute with (default: all)")
-	f.StringVar(&n.kernel, "kernel", "", "code `path` of the CPU: avx512, avx2 or generic (default: the best there is)")
+	f.StringVar(&n.kernel, "kernel", "", kernelUsage)
 	f.StringSliceVar(&n.listen, "listen", nil, "`address` to listen on, host:port or multiaddr (default: all interfaces, any port)")
 	f.StringSliceVar(&n.announce, "announce", nil, "further `address` at which others can dial this peer, host:port")
 	f.StringVar(&n.identity, "identity", "", "`file` with this peer's key, made if missing (default: a new key)")

@@ -45,7 +45,7 @@ func (a *app) testnetCommand() *cobra.Command {
 	f.BoolVar(&cfg.Resume, "resume", false, "go on from the newest checkpoint in the folder of --checkpoint")
 	f.BoolVar(&asJSON, "json", false, "print the report as JSON on stdout, all else on stderr")
 	f.DurationVar(&cfg.Timeout, "timeout", 0, "give up after this `time`, as in 90s or 10m (default: never)")
-	f.StringVar(&kernel, "kernel", "", "code `path` of the CPU: avx512, avx2 or generic (default: the best there is)")
+	f.StringVar(&kernel, "kernel", "", kernelUsage)
 	faults.add(cmd)
 	f.IntVar(&soak, "soak", 0, "as many kills, stops, leaves and joins as this `number`, one after the other by --seed, in a run of a tiny model")
 	o := addOverrides(cmd)

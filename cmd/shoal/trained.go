@@ -69,6 +69,6 @@ func (a *app) evalCommand() *cobra.Command {
 	cmd.Flags().StringVar(&cfg.Files, "data", "", "`where` this machine has the run's files, if it learned from files: mnist:DIR, text:FILE or tokens:FILE")
 	cmd.Flags().BoolVar(&other, "other-data", false, "evaluate also if --data has other contents than the run learned from")
 	cmd.Flags().IntVar(&cfg.Cores, "cores", 0, "cores to compute with (default: all)")
-	cmd.Flags().StringVar(&cfg.Kernel, "kernel", "", "code `path` of the CPU: avx512, avx2 or generic (default: the best there is)")
+	cmd.Flags().StringVar(&cfg.Kernel, "kernel", "", kernelUsage)
 	return cmd
 }

@@ -13,7 +13,7 @@ import (
 // Config says how a Device uses the machine. The zero Config uses all of it.
 type Config struct {
 	Threads int    // goroutines that compute; 0 means GOMAXPROCS
-	Path    string // code path: "avx512", "avx2" or "generic"; "" means the best one here
+	Path    string // code path: "avx512", "avx2", "neon" or "generic"; "" means the best one here
 }
 
 // Device implements kernel.Device.

@@ -8,24 +8,35 @@ import (
 // Plain Go for the loops over rows.
 
 func softmaxGeneric(e []float32, r ragged, scale float32, stats []float32) {
+	softmaxBy(expGeneric, e, r, scale, stats)
+}
+
+func softmaxBackwardGeneric(e, ds []float32, r ragged, scale float32, stats, delta []float32) {
+	softmaxBackwardBy(expGeneric, e, ds, r, scale, stats, delta)
+}
+
+// exponential is e = exp(x - sub); e may be x.
+type exponential func(e, x []float32, sub float32)
+
+func softmaxBy(exp exponential, e []float32, r ragged, scale float32, stats []float32) {
 	for i := range r.rows {
 		row := r.row(e, i)
 		for j := range row {
 			row[j] *= scale
 		}
 		m := greatest(row)
-		expGeneric(row, row, m)
+		exp(row, row, m)
 		stats[2*i], stats[2*i+1] = m, sum(row)
 	}
 }
 
-func softmaxBackwardGeneric(e, ds []float32, r ragged, scale float32, stats, delta []float32) {
+func softmaxBackwardBy(exp exponential, e, ds []float32, r ragged, scale float32, stats, delta []float32) {
 	for i := range r.rows {
 		p, d := r.row(e, i), r.row(ds, i)
 		for j := range p {
 			p[j] *= scale
 		}
-		expGeneric(p, p, stats[2*i])
+		exp(p, p, stats[2*i])
 		inv, del := 1/stats[2*i+1], delta[i]
 		for j, x := range p {
 			x = float32(x * inv)

@@ -48,9 +48,6 @@ func selectLoops(path string) loops {
 	return loopsGeneric
 }
 
-// first is the address of the first of n elements; a slice that has fewer is a panic.
-func first[T float32 | int32 | uint16](x []T, n int) *T { return &x[:n][0] }
-
 // loops wraps the assembly: it takes care of empty pieces, and of lengths, which the assembly doesn't check.
 func (a assembly) loops() loops {
 	return loops{

@@ -17,7 +17,7 @@ type Kernel struct {
 
 var kernelGeneric = &Kernel{"generic", runGeneric, spinGeneric, 8 * 2}
 
-// Name is the code path: "avx512", "avx2" or "generic".
+// Name is the code path: "avx512", "avx2", "neon" or "generic".
 func (k *Kernel) Name() string { return k.name }
 
 // Scratch holds the packing buffers of one goroutine. The zero Scratch is ready; it grows to what it needs once.

@@ -1,4 +1,4 @@
-//go:build amd64 && !noasm
+//go:build (amd64 || arm64) && !noasm
 
 package gemm
 
@@ -10,9 +10,10 @@ type tileFunc func(k int, a *float32, ars, acs int, b *float32, brs int, c *floa
 
 // tileSet is the assembly of one instruction set.
 type tileSet struct {
-	vector       int        // elements of a vector register
-	wide, narrow []tileFunc // tiles of two and of one vector per row; entry i has i+1 rows
+	vector       int        // columns of a narrow tile: a vector register of AVX-512 and AVX2, two of NEON
+	wide, narrow []tileFunc // tiles of 2*vector and of vector columns; entry i has i+1 rows
 	partialWide  bool       // wide tiles also take fewer than 2*vector columns
+	whole        bool       // no tile takes fewer columns than it has: fewer are copied to where there is room for all
 }
 
 // A product is cut into blocks of tiledKC steps, those into blocks of tiledNC columns, those into blocks of tiledMC rows,
@@ -33,6 +34,7 @@ const (
 type tiledScratch struct {
 	a []float32 // a block of A, stored as A is
 	b []float32 // a block of B as panels, one after the other: each (steps, columns of a tile)
+	c []float32 // the columns of C in a block of rows that are too few for a tile
 }
 
 // operand is a matrix whose element (i,p) is x[i*rs+p*cs].
@@ -65,17 +67,35 @@ func (t *tileSet) block(p *product, s *tiledScratch, pc, kc, jc, nc int) {
 			tiles, width := t.widest(nc - j)
 			cols := min(width, nc-j)
 			b := operand{p.b[pc*p.brs+(jc+j)*p.bcs:], p.brs, p.bcs}
-			if packed {
+			c := operand{p.c[ic*p.ldc+jc+j:], p.ldc, 1}
+			load := p.accumulate || pc > 0
+			few := t.whole && cols < width
+			if packed || few {
 				panel := operand{s.b[j*kc:][:width*kc], width, 1}
 				if ic == 0 {
 					pack(panel, b, kc, cols)
 				}
 				b = panel
 			}
-			tilePanel(tiles, kc, a, b, p.c[ic*p.ldc+jc+j:], p.ldc, mc, cols, p.accumulate || pc > 0)
+			if few {
+				s.padded(tiles, width, kc, a, b, c, mc, cols, load)
+			} else {
+				tilePanel(tiles, kc, a, b, c, mc, cols, load)
+			}
 			j += cols
 		}
 	}
+}
+
+// padded is tilePanel on a copy of c that has the width of whole tiles. What the further columns hold doesn't matter.
+func (s *tiledScratch) padded(tiles []tileFunc, width, kc int, a, b, c operand, rows, cols int, load bool) {
+	s.c = grow(s.c, tiledMC*width)
+	wide := operand{s.c, width, 1}
+	if load {
+		copyRows(wide, c, rows, cols)
+	}
+	tilePanel(tiles, kc, a, b, wide, rows, width, load)
+	copyRows(c, wide, rows, cols)
 }
 
 // copyA copies a (rows,cols) to where its rows are not a multiple of copyStride apart.
@@ -100,7 +120,7 @@ func (t *tileSet) widest(cols int) ([]tileFunc, int) {
 }
 
 // tilePanel continues the chains of c (rows,cols), one tile wide, by kc steps.
-func tilePanel(tiles []tileFunc, kc int, a, b operand, c []float32, ldc, rows, cols int, load bool) {
+func tilePanel(tiles []tileFunc, kc int, a, b, c operand, rows, cols int, load bool) {
 	// Rows are spread evenly, because very low tiles are slow.
 	count := (rows + len(tiles) - 1) / len(tiles)
 	low, higher := rows/count, rows%count
@@ -109,7 +129,7 @@ func tilePanel(tiles []tileFunc, kc int, a, b operand, c []float32, ldc, rows, c
 		if i < higher {
 			h++
 		}
-		tiles[h-1](kc, &a.x[at*a.rs], a.rs, a.cs, &b.x[0], b.rs, &c[at*ldc], ldc, cols, load)
+		tiles[h-1](kc, &a.x[at*a.rs], a.rs, a.cs, &b.x[0], b.rs, &c.x[at*c.rs], c.rs, cols, load)
 		at += h
 	}
 }
