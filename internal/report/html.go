@@ -18,6 +18,7 @@ var pageText string
 type page struct {
 	*Report
 	Chart  *chart
+	Timing *timing
 	Rows   []row
 	Hashes []stepHash
 	AnyBackup,
@@ -51,6 +52,7 @@ func (r *Report) HTML() ([]byte, error) {
 		"loss":  func(v any) string { return lossText(toFloat(v)) },
 		"rate":  func(v float64) string { return Count(int64(v + 0.5)) },
 		"share": share, "millis": millis,
+		"ms":    func(v float64) string { return millis(Number(v)) },
 		"slope": func(v Number) string { return percent(float64(v)) },
 	}).Parse(pageText)
 	if err != nil {
@@ -86,7 +88,7 @@ func (p *page) ShownFaults() []Fault { return p.Faults[:min(len(p.Faults), maxSh
 func (p *page) FaultsHidden() int    { return len(p.Faults) - len(p.ShownFaults()) }
 
 func (r *Report) page() *page {
-	p := &page{Report: r, Chart: r.chart()}
+	p := &page{Report: r, Chart: r.chart(), Timing: r.timing()}
 	largest := int64(0)
 	for i := range r.Peers {
 		largest = max(largest, r.Peers[i].rest())

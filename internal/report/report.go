@@ -30,7 +30,8 @@ type Report struct {
 	KernelFingerprint string            `json:"kernel_fingerprint"`
 	WallSeconds       float64           `json:"wall_seconds"` // from the first step's start to the last one's end
 	SamplesPerSecond  float64           `json:"samples_per_second"`
-	Peers             []Peer            `json:"peers"` // by rank
+	TimelineStep      int               `json:"timeline_step"` // the step that the peers' timelines show, from 1
+	Peers             []Peer            `json:"peers"`         // by rank
 	Views             []View            `json:"views"`
 	Faults            []Fault           `json:"faults"` // that testnet made, in the order in which they happened
 	Soak              *Soak             `json:"soak"`   // nil if it was none
@@ -72,6 +73,9 @@ type Peer struct {
 	PayloadWireBytes    int64  `json:"payload_wire_bytes"`
 	Samples             int64  `json:"samples"`
 	Retries             int    `json:"retries"`
+	Steps               int    `json:"steps"`    // committed ones that it took part in
+	TimeMS              Times  `json:"time_ms"`  // of all of these
+	Timeline            []Span `json:"timeline"` // of the step TimelineStep
 }
 
 // View is one member list of the run.
@@ -133,6 +137,9 @@ func (r Report) JSON() ([]byte, error) {
 		r.StepHashes = map[string]string{}
 	}
 	r.Peers = append([]Peer{}, r.Peers...)
+	for i := range r.Peers {
+		r.Peers[i].Timeline = append([]Span{}, r.Peers[i].Timeline...)
+	}
 	r.Views = append([]View{}, r.Views...)
 	r.Faults = append([]Fault{}, r.Faults...)
 	for i := range r.Views {

@@ -1,0 +1,48 @@
+package shoal
+
+import (
+	"math"
+	"testing"
+
+	"shoal/fsdp"
+	"shoal/internal/report"
+)
+
+// TestTimesInReport: each peer's row tells where its time went, and what it did in one step. Under fp32 work is dealt
+// evenly, so that the others wait for a slow peer.
+func TestTimesInReport(t *testing.T) {
+	ids := make([]string, 2)
+	reports := together(t, peers(2, func(i int, c *Config) {
+		if i == 0 {
+			c.RunFile.Precision.Reduce, c.Slow = "fp32", 30
+		}
+		c.OnSelf = func(id string) { ids[i] = id }
+	})...)
+	rows := map[string]*report.Peer{}
+	for i := range reports[1].Peers {
+		rows[reports[1].Peers[i].PeerID] = &reports[1].Peers[i]
+	}
+	for i, id := range ids {
+		p := rows[id]
+		if p == nil {
+			t.Fatalf("no row of %s in %+v", id, rows)
+		}
+		if got, want := p.TimeMS.Sum(), 1000*reports[i].WallSeconds; p.Steps != 30 || math.Abs(got-want) > 0.01 {
+			t.Errorf("peer %d: %d steps, %v ms in %+v, want 30 and %v ms", i, p.Steps, got, p.TimeMS, want)
+		}
+		kinds := map[string]int{}
+		for _, s := range p.Timeline {
+			kinds[s.Kind]++
+		}
+		if kinds[string(fsdp.TraceUpdate)] != 4 || kinds[string(fsdp.TraceCommit)] != 1 || reports[i].TimelineStep != 25 {
+			t.Errorf("peer %d: step %d has the events %v", i, reports[i].TimelineStep, kinds)
+		}
+	}
+	slow, waits := rows[ids[0]].TimeMS, rows[ids[1]].TimeMS
+	if 2*slow.Compute < slow.Sum() {
+		t.Errorf("the slow peer spent %+v", slow)
+	}
+	if 2*(waits.Parameters+waits.Reduce) < waits.Sum() || 4*waits.Compute > waits.Sum() {
+		t.Errorf("the peer that waits for it spent %+v", waits)
+	}
+}
