@@ -72,7 +72,7 @@ func (m *member) stats(res *fsdp.Result) []byte {
 		BytesSent: wire.BytesSent + wire.ControlSent + chunksSent, BytesReceived: wire.BytesReceived + wire.ControlReceived + chunksReceived,
 		PayloadRawBytes: wire.PayloadRaw, PayloadWireBytes: wire.PayloadWire,
 		Samples: res.Samples, Retries: res.Retries,
-		Steps: res.Steps, TimeMS: report.NewTimes(res.Times), Timeline: report.NewTimeline(res.Timeline),
+		FirstMS: report.InMillis(res.First), Steps: res.Steps, TimeMS: report.NewTimes(res.Times), Timeline: report.NewTimeline(res.Timeline),
 	})
 	if err != nil {
 		return nil

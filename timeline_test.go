@@ -27,8 +27,8 @@ func TestTimesInReport(t *testing.T) {
 		if p == nil {
 			t.Fatalf("no row of %s in %+v", id, rows)
 		}
-		if got, want := p.TimeMS.Sum(), 1000*reports[i].WallSeconds; p.Steps != 30 || math.Abs(got-want) > 0.01 {
-			t.Errorf("peer %d: %d steps, %v ms in %+v, want 30 and %v ms", i, p.Steps, got, p.TimeMS, want)
+		if got, want := p.FirstMS+p.TimeMS.Sum(), 1000*reports[i].WallSeconds; p.Steps != 29 || math.Abs(got-want) > 0.01 {
+			t.Errorf("peer %d: %d steps, %v ms in %+v and the first one, want 29 and %v ms", i, p.Steps, got, p.TimeMS, want)
 		}
 		kinds := map[string]int{}
 		for _, s := range p.Timeline {
@@ -42,7 +42,7 @@ func TestTimesInReport(t *testing.T) {
 	if 2*slow.Compute < slow.Sum() {
 		t.Errorf("the slow peer spent %+v", slow)
 	}
-	if 2*(waits.Parameters+waits.Reduce) < waits.Sum() || 4*waits.Compute > waits.Sum() {
+	if 2*(waits.Parameters+waits.Reduce) < waits.Sum() {
 		t.Errorf("the peer that waits for it spent %+v", waits)
 	}
 }

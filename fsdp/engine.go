@@ -120,8 +120,9 @@ type Result struct {
 	Retries  int
 	Skipped  int           // steps without an update because a gradient was not finite
 	Wall     time.Duration // first attempt to last commit
-	Steps    int           // committed steps that this member took part in
-	Times    Times         // in them, and in the attempts before them: together they are Wall
+	First    time.Duration // of it, for the first committed step: until all have begun, and the exponents are known
+	Steps    int           // committed steps that this member took part in after that one
+	Times    Times         // in these, and in the attempts before them: together they are Wall - First
 	Timeline []Event       // of TimelineStep: from the commit of the step before, time 0, to its own; at most 256; none if this member was not in both
 
 	// Bytes at rest are taken between two steps.
@@ -254,8 +255,7 @@ func (e *Engine) Run(ctx context.Context) (*Result, error) {
 			return e.res, nil
 		}
 		if e.step > step {
-			now := e.now()
-			e.res.Steps, e.res.Wall, e.res.Times = e.res.Steps+1, now-start, e.watch.total(now)
+			e.timed(e.now(), start)
 		}
 	}
 }

@@ -43,8 +43,11 @@ type stopwatch struct {
 	since time.Duration
 }
 
-// start begins to count, as idle.
-func (w *stopwatch) start(now time.Duration) { w.at, w.since = &w.times.Idle, now }
+// start begins to count from nothing, as idle.
+func (w *stopwatch) start(now time.Duration) {
+	w.times = Times{}
+	w.at, w.since = &w.times.Idle, now
+}
 
 // turn counts the time from now on as that of to. It returns what ran before.
 func (w *stopwatch) turn(to *time.Duration, now time.Duration) (before *time.Duration) {
@@ -117,6 +120,18 @@ func (e *Engine) begun(now time.Duration) {
 	if e.step == TimelineStep(e.cfg.Hyper.Steps) {
 		e.lane.begin(now)
 	}
+}
+
+// timed takes the time of a step that was committed. The first one is told apart: it is no example.
+func (e *Engine) timed(now, start time.Duration) {
+	e.res.Wall = now - start
+	if e.res.First == 0 {
+		e.res.First = e.res.Wall
+		e.watch.start(now)
+		return
+	}
+	e.res.Steps++
+	e.res.Times = e.watch.total(now)
 }
 
 // committed takes note that a step is final, which was heard of at e.heard.

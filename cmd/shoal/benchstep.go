@@ -32,8 +32,8 @@ func (a *app) benchStepCommand() *cobra.Command {
 		Long: "Train a run file for a few steps, with peers that are processes on this machine,\n" +
 			"and tell what each of them did in an average step: compute, wait for and prepare\n" +
 			"parameters, give gradients and wait for their sums, wait for the step's commit,\n" +
-			"update, and the rest. The first step counts as the others do, though it may be\n" +
-			"tried twice. Use it while the machine does nothing else.",
+			"update, and the rest. One step more is trained before them. Use it while the\n" +
+			"machine does nothing else.",
 		Example: "  shoal bench step --run run.yaml\n" +
 			"  shoal bench step --run run.yaml --peers 2 --steps 100\n" +
 			"  shoal bench step --run examples/text.yaml --data text:FILE --json > step.json",
@@ -43,7 +43,7 @@ func (a *app) benchStepCommand() *cobra.Command {
 	f.StringVar(&file, "run", "", "run `file` (default: the one that shoal init prints)")
 	f.IntVar(&cfg.Peers, "peers", 0, fmt.Sprintf("number of processes (default: one for each core, at most %d)", timedPeers))
 	f.IntVar(&cfg.Cores, "cores", 0, "`number` of cores that all peers together compute with (default: all)")
-	f.IntVar(&steps, "steps", timedSteps, "`number` of steps, in place of train.steps of the run file")
+	f.IntVar(&steps, "steps", timedSteps, "`number` of steps that are timed, in place of train.steps of the run file")
 	f.StringVar(&cfg.Kernel, "kernel", "", "code `path` of the CPU: avx512, avx2 or generic (default: the best there is)")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	o := &overrides{cmd: cmd}
@@ -52,10 +52,10 @@ func (a *app) benchStepCommand() *cobra.Command {
 		if cfg.RunFile, err = a.testnetRunFile(file, o); err != nil {
 			return err
 		}
-		onlySteps(cfg.RunFile, steps)
-		if err := cfg.RunFile.Validate(); err != nil {
-			return wrongInput{err}
+		if steps < 1 {
+			return &shoal.ConfigError{Field: "steps", Err: fmt.Errorf("%d is not allowed here, use 1 or more", steps)}
 		}
+		onlySteps(cfg.RunFile, steps)
 		if !f.Changed("peers") {
 			cfg.Peers = timedPeersOn(cfg.Cores)
 		}
@@ -67,9 +67,9 @@ func (a *app) benchStepCommand() *cobra.Command {
 	return cmd
 }
 
-// onlySteps leaves nothing of a run but so many steps.
+// onlySteps leaves nothing of a run but so many steps after the first one.
 func onlySteps(r *shoal.RunFile, steps int) {
-	r.Train.Steps, r.Train.Warmup = steps, min(r.Train.Warmup, steps)
+	r.Train.Steps, r.Train.Warmup = 1+steps, min(r.Train.Warmup, 1+steps)
 	r.Data.Eval, r.Checkpoint.Every = 0, 0
 }
 
@@ -104,9 +104,9 @@ func (a *app) benchStep(ctx context.Context, cfg testnet.Config, asJSON bool) er
 
 // stepTimes is what `shoal bench step` has measured. Its JSON is an interface.
 type stepTimes struct {
-	Name             string         `json:"name"` // of the run file
-	Steps            int            `json:"steps"`
-	StepMS           float64        `json:"step_ms"` // an average step
+	Name             string         `json:"name"`    // of the run file
+	Steps            int            `json:"steps"`   // that were timed
+	StepMS           float64        `json:"step_ms"` // of an average one
 	SamplesPerSecond float64        `json:"samples_per_second"`
 	Peers            []stepPeerTime `json:"peers"` // by rank
 }
@@ -114,15 +114,21 @@ type stepTimes struct {
 type stepPeerTime struct {
 	Rank    int          `json:"rank"`
 	Backend string       `json:"backend"`
-	Samples int64        `json:"samples"` // of all steps
+	Samples int64        `json:"samples"` // of all steps, the one before them included
 	TimeMS  report.Times `json:"time_ms"` // an average step's
 }
 
 func newStepTimes(r *shoal.Report) *stepTimes {
-	s := &stepTimes{Name: r.Name, Steps: r.Steps, StepMS: 1000 * r.WallSeconds / float64(max(1, r.Steps)), SamplesPerSecond: r.SamplesPerSecond}
+	s := &stepTimes{Name: r.Name, Steps: r.Steps - 1}
+	samples := int64(0)
 	for i := range r.Peers {
 		p := &r.Peers[i]
 		s.Peers = append(s.Peers, stepPeerTime{p.Rank, p.Backend, p.Samples, p.StepMS()})
+		s.StepMS += p.StepMS().Sum() / float64(len(r.Peers))
+		samples += p.Samples
+	}
+	if s.StepMS > 0 {
+		s.SamplesPerSecond = 1000 * float64(samples) / float64(r.Steps) / s.StepMS
 	}
 	return s
 }
@@ -149,12 +155,15 @@ func (s *stepTimes) print(w io.Writer) error {
 	return err
 }
 
-// tenths shows milliseconds with as many digits as matter.
+// tenths shows milliseconds in five columns, very many of them as seconds.
 func tenths(ms float64) string {
-	if ms < 1000 {
+	switch {
+	case ms < 999.95:
 		return fmt.Sprintf("%.1f", ms)
+	case ms < 99_999.5:
+		return fmt.Sprintf("%.0f", ms)
 	}
-	return fmt.Sprintf("%.0f", ms)
+	return fmt.Sprintf("%.0fs", ms/1000)
 }
 
 // counted is n of something.

@@ -49,7 +49,7 @@ func TestWrongUsage(t *testing.T) {
 		{"unknown kernel of all", []string{"testnet", "--kernel", "foo"}, "--kernel: this machine has no"},
 		{"unknown kernel of a benchmark", []string{"bench", "kernels", "--kernel", "foo"}, "--kernel: this machine has no"},
 		{"a benchmark on no cores", []string{"bench", "kernels", "--cores", "-1"}, "--cores: -1"},
-		{"a benchmark of no steps", []string{"bench", "step", "--steps", "0"}, "train.steps: \"0\" is not allowed here"},
+		{"a benchmark of no steps", []string{"bench", "step", "--steps", "0"}, "--steps: 0 is not allowed here"},
 		{"a benchmark of too many peers", []string{"bench", "step", "--peers", "33"}, "--peers: 33"},
 		{"a benchmark of no run file", []string{"bench", "step", "--run", filepath.Join(dir, "none.yaml")}, "none.yaml"},
 		{"unknown benchmark", []string{"bench", "fly"}, `unknown command "fly", see ` + "`shoal help bench`"},

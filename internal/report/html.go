@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 //go:embed report.html.tmpl
@@ -52,6 +53,7 @@ func (r *Report) HTML() ([]byte, error) {
 		"loss":  func(v any) string { return lossText(toFloat(v)) },
 		"rate":  func(v float64) string { return Count(int64(v + 0.5)) },
 		"share": share, "millis": millis,
+		"title": func(s string) string { return strings.ToUpper(s[:1]) + s[1:] },
 		"ms":    func(v float64) string { return millis(Number(v)) },
 		"slope": func(v Number) string { return percent(float64(v)) },
 	}).Parse(pageText)

@@ -54,28 +54,29 @@ type Eval struct {
 
 // Peer is one member's part in the run. Bytes of memory are sums over live buffers.
 type Peer struct {
-	Rank                int    `json:"rank"`
-	PeerID              string `json:"peer_id"`
-	Kind                string `json:"kind"`
-	Backend             string `json:"backend"`
-	ParametersOwned     int64  `json:"parameters_owned"`
-	ParameterBytes      int64  `json:"parameter_bytes"`
-	GradientBytes       int64  `json:"gradient_bytes"`
-	OptimizerBytes      int64  `json:"optimizer_bytes"`
-	BackupBytes         int64  `json:"backup_bytes"`
-	GatheredPeakBytes   int64  `json:"gathered_peak_bytes"`
-	GradientPeakBytes   int64  `json:"gradient_peak_bytes"`
-	ActivationPeakBytes int64  `json:"activation_peak_bytes"`
-	RSSPeakBytes        int64  `json:"rss_peak_bytes"`
-	BytesSent           int64  `json:"bytes_sent"`
-	BytesReceived       int64  `json:"bytes_received"`
-	PayloadRawBytes     int64  `json:"payload_raw_bytes"`
-	PayloadWireBytes    int64  `json:"payload_wire_bytes"`
-	Samples             int64  `json:"samples"`
-	Retries             int    `json:"retries"`
-	Steps               int    `json:"steps"`    // committed ones that it took part in
-	TimeMS              Times  `json:"time_ms"`  // of all of these
-	Timeline            []Span `json:"timeline"` // of the step TimelineStep
+	Rank                int     `json:"rank"`
+	PeerID              string  `json:"peer_id"`
+	Kind                string  `json:"kind"`
+	Backend             string  `json:"backend"`
+	ParametersOwned     int64   `json:"parameters_owned"`
+	ParameterBytes      int64   `json:"parameter_bytes"`
+	GradientBytes       int64   `json:"gradient_bytes"`
+	OptimizerBytes      int64   `json:"optimizer_bytes"`
+	BackupBytes         int64   `json:"backup_bytes"`
+	GatheredPeakBytes   int64   `json:"gathered_peak_bytes"`
+	GradientPeakBytes   int64   `json:"gradient_peak_bytes"`
+	ActivationPeakBytes int64   `json:"activation_peak_bytes"`
+	RSSPeakBytes        int64   `json:"rss_peak_bytes"`
+	BytesSent           int64   `json:"bytes_sent"`
+	BytesReceived       int64   `json:"bytes_received"`
+	PayloadRawBytes     int64   `json:"payload_raw_bytes"`
+	PayloadWireBytes    int64   `json:"payload_wire_bytes"`
+	Samples             int64   `json:"samples"`
+	Retries             int     `json:"retries"`
+	FirstMS             float64 `json:"first_ms"` // milliseconds of its first committed step
+	Steps               int     `json:"steps"`    // committed ones that it took part in after that
+	TimeMS              Times   `json:"time_ms"`  // of all of these
+	Timeline            []Span  `json:"timeline"` // of the step TimelineStep
 }
 
 // View is one member list of the run.

@@ -33,21 +33,21 @@ type Span struct {
 
 // NewTimes are the engine's times.
 func NewTimes(t fsdp.Times) Times {
-	return Times{Compute: inMillis(t.Compute), Parameters: inMillis(t.Parameters), Reduce: inMillis(t.Reduce),
-		Commit: inMillis(t.Commit), Update: inMillis(t.Update), Idle: inMillis(t.Idle)}
+	return Times{Compute: InMillis(t.Compute), Parameters: InMillis(t.Parameters), Reduce: InMillis(t.Reduce),
+		Commit: InMillis(t.Commit), Update: InMillis(t.Update), Idle: InMillis(t.Idle)}
 }
 
 // NewTimeline are the engine's events of one step.
 func NewTimeline(events []fsdp.Event) []Span {
 	spans := make([]Span, len(events))
 	for i, e := range events {
-		spans[i] = Span{string(e.Kind), e.Unit, inMillis(e.Start), inMillis(e.End)}
+		spans[i] = Span{string(e.Kind), e.Unit, InMillis(e.Start), InMillis(e.End)}
 	}
 	return spans
 }
 
-// inMillis is d in milliseconds, to the microsecond.
-func inMillis(d time.Duration) float64 { return math.Round(d.Seconds()*1e6) / 1e3 }
+// InMillis is d in milliseconds, to the microsecond.
+func InMillis(d time.Duration) float64 { return math.Round(d.Seconds()*1e6) / 1e3 }
 
 // Parts are the times in the order in which they are shown.
 func (t Times) Parts() []TimePart {
