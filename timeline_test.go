@@ -1,11 +1,14 @@
 package shoal
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
+	"time"
 
 	"shoal/fsdp"
 	"shoal/internal/report"
+	"shoal/swarm/wire"
 )
 
 // TestTimesInReport: each peer's row tells where its time went, and what it did in one step. Under fp32 work is dealt
@@ -44,5 +47,20 @@ func TestTimesInReport(t *testing.T) {
 	}
 	if waits.Parameters+waits.Reduce < slow.Parameters+slow.Reduce+slow.Compute/4 {
 		t.Errorf("the peer that waits spent %+v, the slow one %+v", waits, slow)
+	}
+}
+
+// TestRowsFit: the rows of as many peers as there can be, with long timelines, fit into the entry that ends a run.
+func TestRowsFit(t *testing.T) {
+	events := make([]fsdp.Event, fsdp.MaxEvents)
+	for i := range events {
+		events[i] = fsdp.Event{Kind: fsdp.TraceBackward, Unit: 1000, Start: 99999*time.Second + 123456789, End: 99999*time.Second + 987654321}
+	}
+	row, err := json.Marshal(report.Peer{Timeline: report.NewTimeline(events)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := MaxPeers * len(row); all > wire.MaxPayload/2 {
+		t.Errorf("%d rows of %d bytes, an entry may have %d", MaxPeers, len(row), wire.MaxPayload)
 	}
 }

@@ -123,7 +123,7 @@ type Result struct {
 	First    time.Duration // of it, for the first committed step: until all have begun, and the exponents are known
 	Steps    int           // committed steps that this member took part in after that one
 	Times    Times         // in these, and in the attempts before them: together they are Wall - First
-	Timeline []Event       // of TimelineStep: from the commit of the step before, time 0, to its own; at most 256; none if this member was not in both
+	Timeline []Event       // of TimelineStep: from the commit of the step before, time 0, to its own; at most MaxEvents; none if this member was not in both
 
 	// Bytes at rest are taken between two steps.
 	ParameterBytes, GradientBytes, OptimizerBytes, BackupBytes int64

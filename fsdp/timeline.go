@@ -68,8 +68,8 @@ func (w *stopwatch) total(now time.Duration) Times {
 // TimelineStep is the step, from 0, whose events every member of a run of so many steps keeps: the middle one of the last ten.
 func TimelineStep(steps int) int { return steps - 1 - min(steps, 10)/2 }
 
-// maxEvents is how many events a member keeps of one step; the shortest are left out.
-const maxEvents = 256
+// MaxEvents is how many events a member keeps of one step, at most; the shortest are left out.
+const MaxEvents = 256
 
 // lane keeps the events of one step, from the commit before it to its own.
 type lane struct {
@@ -93,7 +93,7 @@ func (l *lane) add(e Event) {
 	e.Start, e.End = e.Start-l.zero, e.End-l.zero
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.events = append(l.events, e); len(l.events) == 2*maxEvents {
+	if l.events = append(l.events, e); len(l.events) == 2*MaxEvents {
 		l.shorten()
 	}
 }
@@ -108,10 +108,10 @@ func (l *lane) end() []Event {
 	return l.events
 }
 
-// shorten leaves out the shortest events, down to maxEvents. mu is held.
+// shorten leaves out the shortest events, down to MaxEvents. mu is held.
 func (l *lane) shorten() {
 	slices.SortStableFunc(l.events, func(a, b Event) int { return cmp.Compare(b.End-b.Start, a.End-a.Start) })
-	l.events = l.events[:min(len(l.events), maxEvents)]
+	l.events = l.events[:min(len(l.events), MaxEvents)]
 }
 
 // begun starts to take times: the first attempt begins.

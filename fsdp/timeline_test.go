@@ -127,18 +127,18 @@ func TestLaneIsBounded(t *testing.T) {
 	var l lane
 	l.add(Event{End: time.Hour}) // before it begins
 	l.begin(time.Second)
-	const n = 7*maxEvents + 3
+	const n = 7*MaxEvents + 3
 	for i := range n {
 		start := time.Second + time.Duration(i)*time.Minute
 		l.add(Event{Unit: i, Start: start, End: start + time.Duration(i*31%n)})
 	}
 	events := l.end()
 	l.add(Event{End: time.Hour})
-	if len(events) != maxEvents || len(l.events) != maxEvents {
-		t.Fatalf("%d events, want %d", len(events), maxEvents)
+	if len(events) != MaxEvents || len(l.events) != MaxEvents {
+		t.Fatalf("%d events, want %d", len(events), MaxEvents)
 	}
 	for i, e := range events {
-		if e.End-e.Start < n-maxEvents || e.Start != time.Duration(e.Unit)*time.Minute || i > 0 && e.Unit <= events[i-1].Unit {
+		if e.End-e.Start < n-MaxEvents || e.Start != time.Duration(e.Unit)*time.Minute || i > 0 && e.Unit <= events[i-1].Unit {
 			t.Fatalf("event %d of those that are kept is %+v", i, e)
 		}
 	}
