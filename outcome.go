@@ -72,6 +72,7 @@ func (m *member) stats(res *fsdp.Result) []byte {
 		BytesSent: wire.BytesSent + wire.ControlSent + chunksSent, BytesReceived: wire.BytesReceived + wire.ControlReceived + chunksReceived,
 		PayloadRawBytes: wire.PayloadRaw, PayloadWireBytes: wire.PayloadWire,
 		Samples: res.Samples, Retries: res.Retries,
+		FirstMS: report.InMillis(res.First), Steps: res.Steps, TimeMS: report.NewTimes(res.Times), Timeline: report.NewTimeline(res.Timeline),
 	})
 	if err != nil {
 		return nil
@@ -85,6 +86,7 @@ func (m *member) report(res *fsdp.Result) (*Report, error) {
 		Version: report.Version, Name: m.task.run.Name, RunID: m.runID, Strategy: m.task.run.Mesh.Strategy,
 		Reduce: m.task.run.Precision.Reduce, Steps: len(res.Losses), Loss: report.Losses(res.Losses), StateHash: res.StateHash, StepHashes: map[string]string{},
 		KernelFingerprint: m.fingerprint, WallSeconds: res.Wall.Seconds(), ResumedStep: m.begins(),
+		TimelineStep: fsdp.TimelineStep(m.task.run.Train.Steps) + 1,
 	}
 	if r.LossUnit = report.PerLabel; m.task.run.Model.Type == "gpt" {
 		r.LossUnit = report.PerToken

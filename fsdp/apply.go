@@ -59,6 +59,7 @@ func (e *Engine) decided(o *Outcome) (done bool, err error) {
 	e.cover, e.audit, e.saved, e.untold = nil, nil, nil, o.Kind == EntryCommit
 	switch o.Kind {
 	case EntryCommit:
+		e.committed(o.Step)
 		if err := e.commit(o); err != nil {
 			return false, err
 		}
@@ -87,8 +88,8 @@ func (e *Engine) commit(o *Outcome) error {
 	}
 	if o.Skipped {
 		e.res.Skipped++
-	} else {
-		e.update(o)
+	} else if err := e.update(o); err != nil {
+		return err
 	}
 	e.res.Samples += e.computed
 	if e.cfg.Computed != nil {

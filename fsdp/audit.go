@@ -17,6 +17,7 @@ const auditBytes = 8 // of a hash
 
 // makeAudit covers what is held here and elsewhere for the next Ready: for each range its number and its hash.
 func (e *Engine) makeAudit() error {
+	defer e.did(e.doing(TraceHash, -1))
 	e.audit = []byte{}
 	for k := range e.layout.Ranges {
 		if len(e.place.Backups[k]) == 0 || !e.place.holds(k, e.rank) {

@@ -2,6 +2,7 @@ package fsdp
 
 import (
 	"testing"
+	"time"
 
 	"shoal/internal/data"
 	"shoal/kernel/cpu"
@@ -46,4 +47,14 @@ func BenchmarkStep(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.ReportMetric(64*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
+}
+
+// BenchmarkSpan is what taking the time of a part of a step costs where nobody listens. A step has some ten for each unit.
+func BenchmarkSpan(b *testing.B) {
+	e := &Engine{clock: time.Now()}
+	e.watch.start(e.now())
+	b.ReportAllocs()
+	for b.Loop() {
+		e.did(e.doing(TraceForward, 1))
+	}
 }

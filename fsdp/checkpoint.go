@@ -145,7 +145,7 @@ func (e *Engine) save() {
 		return
 	}
 	e.at(PhaseCheckpoint, -1)
-	start := e.now()
+	defer e.did(e.doing(TraceSave, 0))
 	p := &Part{Step: e.step, Rank: e.rank, History: e.rank == first, Losses: e.res.Losses, StepHashes: e.res.StepHashes}
 	largest := 0
 	for i, u := range e.units {
@@ -169,7 +169,6 @@ func (e *Engine) save() {
 	} else {
 		e.saved.Files = files
 	}
-	e.trace(TraceSave, 0, start)
 }
 
 // short keeps what goes into the log short.

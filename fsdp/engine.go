@@ -115,12 +115,16 @@ type Result struct {
 	RunSamples int64       // of all members in committed steps, since the run began or went on from a checkpoint
 	Views      []ViewStart // that this member was in
 
-	Rank    int
-	Owned   int   // parameters that this member owns
-	Samples int64 // computed here in committed steps
-	Retries int
-	Skipped int           // steps without an update because a gradient was not finite
-	Wall    time.Duration // first attempt to last commit
+	Rank     int
+	Owned    int   // parameters that this member owns
+	Samples  int64 // computed here in committed steps
+	Retries  int
+	Skipped  int           // steps without an update because a gradient was not finite
+	Wall     time.Duration // first attempt to last commit
+	First    time.Duration // of it, for the first committed step: until all have begun, and the exponents are known
+	Steps    int           // committed steps that this member took part in after that one
+	Times    Times         // in these, and in the attempts before them: together they are Wall - First
+	Timeline []Event       // of TimelineStep: from the commit of the step before, time 0, to its own; at most MaxEvents; none if this member was not in both
 
 	// Bytes at rest are taken between two steps.
 	ParameterBytes, GradientBytes, OptimizerBytes, BackupBytes int64
@@ -152,6 +156,9 @@ type Engine struct {
 	clock   time.Time
 	spare   byteList
 	res     *Result
+	watch   stopwatch
+	lane    lane
+	heard   time.Duration // when the log's entry that ended the last attempt was known
 
 	place *placement // of the view
 	rank  int
@@ -231,12 +238,11 @@ func (c *Config) validate() error {
 // Run trains to the end. It returns when the run is done, the others go on without this member (ErrLeft), the run goes back to a
 // checkpoint (ErrRestored), ctx is cancelled or something failed.
 func (e *Engine) Run(ctx context.Context) (*Result, error) {
-	start := time.Now()
+	start := e.now()
+	e.begun(start)
 	defer context.AfterFunc(ctx, func() { e.dev.Cancel(context.Cause(ctx)) })()
 	for {
-		if e.step == e.cfg.Hyper.Steps && e.res.Wall == 0 {
-			e.res.Wall = time.Since(start)
-		}
+		step := e.step
 		entry, err := e.attempt(ctx)
 		if err != nil {
 			return nil, err
@@ -248,6 +254,9 @@ func (e *Engine) Run(ctx context.Context) (*Result, error) {
 			return nil, err
 		} else if done {
 			return e.res, nil
+		}
+		if e.step > step {
+			e.timed(e.now(), start)
 		}
 	}
 }

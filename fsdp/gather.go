@@ -39,6 +39,7 @@ func (a *attempt) acquire(plan walk, unit int) error {
 	e.at(PhaseGather, unit)
 	if idle {
 		a.post(plan)
+		defer e.did(e.doing(TraceWait, unit))
 		return a.returned(&a.giving, maxGiving)
 	}
 	if a.inflight == nil {
@@ -48,19 +49,24 @@ func (a *attempt) acquire(plan walk, unit int) error {
 	if g == nil || g.unit != unit {
 		return fmt.Errorf("fsdp: unit %s is used before it is gathered", u.Name)
 	}
-	start := e.now()
-	if err := g.wait(); err != nil {
-		return interrupted{fmt.Errorf("fsdp: gather unit %s at step %d: %w", u.Name, e.step, err)}
-	}
-	if err := a.returned(&a.giving, maxGiving); err != nil {
+	if err := a.await(g); err != nil {
 		return err
 	}
-	e.trace(TraceWait, unit, start)
 	a.inflight = nil
 	a.post(plan)
 	u.full = e.dev.Alloc(kernel.Gathered, kernel.F32, u.Len)
 	a.widen(g)
 	return nil
+}
+
+// await waits until all of a unit is here, and the others have enough of what is given to them.
+func (a *attempt) await(g *gathering) error {
+	e := a.e
+	defer e.did(e.doing(TraceWait, g.unit))
+	if err := g.wait(); err != nil {
+		return interrupted{fmt.Errorf("fsdp: gather unit %s at step %d: %w", e.units[g.unit].Name, e.step, err)}
+	}
+	return a.returned(&a.giving, maxGiving)
 }
 
 // post sets out for the next unit of the plan. What everybody holds need not travel, nor what is still here.
@@ -79,6 +85,7 @@ func (a *attempt) post(plan walk) {
 // gatherShards starts the all-gather of a unit's parameters into a staging area: rank by rank, each one's runs.
 func (a *attempt) gatherShards(g *gathering) {
 	e := a.e
+	defer e.did(e.doing(TracePack, g.unit))
 	u := e.units[g.unit]
 	width := e.cfg.ParamType.Size()
 	var mine []byte
@@ -119,6 +126,7 @@ func (e *Engine) staged(unit int, staging []byte, width int) [][]byte {
 // rounded the same way.
 func (a *attempt) widen(g *gathering) {
 	e := a.e
+	defer e.did(e.doing(TraceUnpack, g.unit))
 	u := e.units[g.unit]
 	t := u.whole
 	if t.None() {

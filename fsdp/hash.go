@@ -68,6 +68,7 @@ func subtree(at, level, n int, data []byte) [sha256.Size]byte {
 
 // hash covers what is owned here for the next Ready.
 func (e *Engine) hash() error {
+	defer e.did(e.doing(TraceHash, -1))
 	vectors := e.layout.vectors()
 	e.cover = make([][]Node, len(vectors))
 	for i, v := range vectors {

@@ -47,6 +47,7 @@ func (a *attempt) giveBack(unit, n int) error {
 		return nil
 	}
 	e.at(PhaseReduce, unit)
+	defer e.did(e.doing(TraceGive, unit))
 	e.format.encode(e.dev, work)
 	parts, data, err := e.summands(unit, work)
 	if err != nil {
@@ -142,6 +143,7 @@ func (a *attempt) gradientDone(unit, source, microbatches int) error {
 
 // reduced waits until everything that this member holds or is to hold is whole, here and on its backups.
 func (a *attempt) reduced() error {
+	defer a.e.did(a.e.doing(TraceSum, -1))
 	if err := a.returned(&a.sending, 0); err != nil {
 		return err
 	}

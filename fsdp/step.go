@@ -43,7 +43,9 @@ func (e *Engine) attempt(ctx context.Context) (Entry, error) {
 			return Entry{}, err
 		}
 	}
+	s := e.doing(TraceCommit, -1)
 	entry, err := e.cfg.Comm.Next(ctx)
+	e.heard = s.start + e.did(s)
 	a.end(nil)
 	return entry, err
 }
@@ -127,6 +129,7 @@ func (a *attempt) walk(plan walk, w *work) error {
 			e.drop(v.unit)
 		}
 	}
+	defer e.did(e.doing(TraceWait, -1))
 	return a.returned(&a.giving, 0)
 }
 
@@ -141,15 +144,14 @@ func (a *attempt) visit(v visit, w *work, training bool) error {
 	if len(w.batches) == 0 {
 		return a.check()
 	}
-	start := e.now()
+	s := e.doing(kind, v.unit)
 	if v.backward {
 		a.backward(v.stage, w)
 	} else {
 		a.forwardStage(v.stage, w, training)
 	}
 	err := e.dev.Sync()
-	w.busy += e.now() - start
-	e.trace(kind, v.unit, start)
+	w.busy += e.did(s)
 	if err != nil {
 		return err
 	}
@@ -159,6 +161,7 @@ func (a *attempt) visit(v visit, w *work, training bool) error {
 // load reads the own microbatches and puts them on the device.
 func (e *Engine) load(data Dataset, order []int, list [][2]int) (*work, error) {
 	e.cfg.Comm.SetPhase(phaseData, -1)
+	defer e.did(e.doing(TraceLoad, -1))
 	w := &work{grads: make([]kernel.Buffer, len(list))}
 	for range e.stages {
 		w.inputs = append(w.inputs, make([]kernel.Buffer, len(list)))
@@ -388,10 +391,12 @@ func (a *attempt) measure(said *ready) {
 }
 
 // update applies AdamW to all that is held here. Whole copies are out of date then.
-func (e *Engine) update(o *Outcome) {
+func (e *Engine) update(o *Outcome) error {
+	before := e.watch.turn(&e.watch.times.Update, e.now())
+	defer func() { e.watch.turn(before, e.now()) }()
 	for i, u := range e.units {
 		e.at(PhaseUpdate, i)
-		start := e.now()
+		s := e.doing(TraceUpdate, i)
 		u.fresh = false
 		for _, h := range u.holdings() {
 			e.updateHolding(o, u, h)
@@ -399,8 +404,9 @@ func (e *Engine) update(o *Outcome) {
 		for _, f := range u.fills {
 			e.updateHolding(o, u, f.h)
 		}
-		e.trace(TraceUpdate, i, start)
+		e.did(s)
 	}
+	return e.dev.Sync()
 }
 
 func (e *Engine) updateHolding(o *Outcome, u *unit, h *holding) {

@@ -15,14 +15,15 @@ import (
 
 func (a *app) benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "bench",
-		Short:   "Measure how fast this machine is",
-		Long:    "Measure how fast this machine is: use it while nothing else runs.",
-		Example: "  shoal bench kernels",
-		Args:    cobra.ArbitraryArgs,
-		RunE:    onlyCommands,
+		Use:   "bench",
+		Short: "Measure how fast this machine is",
+		Long:  "Measure how fast this machine is: use it while nothing else runs.",
+		Example: "  shoal bench kernels\n" +
+			"  shoal bench step --run run.yaml",
+		Args: cobra.ArbitraryArgs,
+		RunE: onlyCommands,
 	}
-	cmd.AddCommand(a.benchKernelsCommand())
+	cmd.AddCommand(a.benchKernelsCommand(), a.benchStepCommand())
 	return cmd
 }
 
@@ -70,8 +71,7 @@ func (a *app) benchKernels(ctx context.Context, cfg kernelbench.Config, asJSON b
 // printKernels is a table, of at most 80 columns, of what the ops reach.
 func printKernels(w io.Writer, r *kernelbench.Result) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d core%s: a core's peak %.0f GFLOP/s, a copy %.0f GB/s\n\n",
-		r.Backend, r.Threads, plural(r.Threads), r.Peak, r.Copy)
+	fmt.Fprintf(&b, "%s, %s: a core's peak %.0f GFLOP/s, a copy %.0f GB/s\n\n", r.Backend, counted(r.Threads, "core"), r.Peak, r.Copy)
 	fmt.Fprintf(&b, "%-19s %-19s %11s %11s %14s\n", "op", "shape", "us a call", "GFLOP/s", "share of peak")
 	copied := false
 	for _, o := range r.Ops {

@@ -56,7 +56,7 @@ func progressLine(p shoal.Progress, r *rate) string {
 	if known {
 		line += fmt.Sprintf("  %.0f samples/s", samples)
 	}
-	line += fmt.Sprintf("  %d peer%s", p.Peers, plural(p.Peers))
+	line += "  " + counted(p.Peers, "peer")
 	if known && p.Step < p.Steps {
 		left := time.Duration(float64(p.Steps-p.Step) / steps * float64(time.Second))
 		line += "  " + clock(left) + " left"
@@ -64,11 +64,12 @@ func progressLine(p shoal.Progress, r *rate) string {
 	return line
 }
 
-func plural(n int) string {
+// counted is n of something.
+func counted(n int, what string) string {
 	if n == 1 {
-		return ""
+		return "1 " + what
 	}
-	return "s"
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // clock is a duration as 0:07, 12:34, 1:02:03 or "9 days".

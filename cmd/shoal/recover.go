@@ -72,7 +72,7 @@ func (a *app) recover(ctx context.Context, p *live.Process, yes bool) error {
 		return fmt.Errorf("not recovered: %w", err)
 	}
 	n := st.InView()
-	_, err = fmt.Fprintf(a.stdout, "the run goes on with %d peer%s, in generation %d of its log\n", n, plural(n), st.Generation)
+	_, err = fmt.Fprintf(a.stdout, "the run goes on with %s, in generation %d of its log\n", counted(n, "peer"), st.Generation)
 	return unlessGone(err)
 }
 

@@ -52,7 +52,7 @@ func Serve(addr, version string) (*Exporter, error) {
 func newExporter(version string) *Exporter {
 	e := &Exporter{registry: prometheus.NewRegistry()}
 	e.phases = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "shoal_phase_seconds", Help: "Time of one unit in one phase of a step.",
+		Name: "shoal_phase_seconds", Help: "Time of one unit, or of all, in one phase of a step.",
 		Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9), // 0.5 ms to 33 s
 	}, []string{"phase"})
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "shoal_build_info", Help: "1, with the program's version as a label.",

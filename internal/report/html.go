@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 //go:embed report.html.tmpl
@@ -18,6 +19,7 @@ var pageText string
 type page struct {
 	*Report
 	Chart  *chart
+	Timing *timing
 	Rows   []row
 	Hashes []stepHash
 	AnyBackup,
@@ -51,6 +53,8 @@ func (r *Report) HTML() ([]byte, error) {
 		"loss":  func(v any) string { return lossText(toFloat(v)) },
 		"rate":  func(v float64) string { return Count(int64(v + 0.5)) },
 		"share": share, "millis": millis,
+		"title": func(s string) string { return strings.ToUpper(s[:1]) + s[1:] },
+		"ms":    func(v float64) string { return millis(Number(v)) },
 		"slope": func(v Number) string { return percent(float64(v)) },
 	}).Parse(pageText)
 	if err != nil {
@@ -86,7 +90,7 @@ func (p *page) ShownFaults() []Fault { return p.Faults[:min(len(p.Faults), maxSh
 func (p *page) FaultsHidden() int    { return len(p.Faults) - len(p.ShownFaults()) }
 
 func (r *Report) page() *page {
-	p := &page{Report: r, Chart: r.chart()}
+	p := &page{Report: r, Chart: r.chart(), Timing: r.timing()}
 	largest := int64(0)
 	for i := range r.Peers {
 		largest = max(largest, r.Peers[i].rest())

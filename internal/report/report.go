@@ -30,7 +30,8 @@ type Report struct {
 	KernelFingerprint string            `json:"kernel_fingerprint"`
 	WallSeconds       float64           `json:"wall_seconds"` // from the first step's start to the last one's end
 	SamplesPerSecond  float64           `json:"samples_per_second"`
-	Peers             []Peer            `json:"peers"` // by rank
+	TimelineStep      int               `json:"timeline_step"` // the step that the peers' timelines show, from 1
+	Peers             []Peer            `json:"peers"`         // by rank
 	Views             []View            `json:"views"`
 	Faults            []Fault           `json:"faults"` // that testnet made, in the order in which they happened
 	Soak              *Soak             `json:"soak"`   // nil if it was none
@@ -53,25 +54,29 @@ type Eval struct {
 
 // Peer is one member's part in the run. Bytes of memory are sums over live buffers.
 type Peer struct {
-	Rank                int    `json:"rank"`
-	PeerID              string `json:"peer_id"`
-	Kind                string `json:"kind"`
-	Backend             string `json:"backend"`
-	ParametersOwned     int64  `json:"parameters_owned"`
-	ParameterBytes      int64  `json:"parameter_bytes"`
-	GradientBytes       int64  `json:"gradient_bytes"`
-	OptimizerBytes      int64  `json:"optimizer_bytes"`
-	BackupBytes         int64  `json:"backup_bytes"`
-	GatheredPeakBytes   int64  `json:"gathered_peak_bytes"`
-	GradientPeakBytes   int64  `json:"gradient_peak_bytes"`
-	ActivationPeakBytes int64  `json:"activation_peak_bytes"`
-	RSSPeakBytes        int64  `json:"rss_peak_bytes"`
-	BytesSent           int64  `json:"bytes_sent"`
-	BytesReceived       int64  `json:"bytes_received"`
-	PayloadRawBytes     int64  `json:"payload_raw_bytes"`
-	PayloadWireBytes    int64  `json:"payload_wire_bytes"`
-	Samples             int64  `json:"samples"`
-	Retries             int    `json:"retries"`
+	Rank                int     `json:"rank"`
+	PeerID              string  `json:"peer_id"`
+	Kind                string  `json:"kind"`
+	Backend             string  `json:"backend"`
+	ParametersOwned     int64   `json:"parameters_owned"`
+	ParameterBytes      int64   `json:"parameter_bytes"`
+	GradientBytes       int64   `json:"gradient_bytes"`
+	OptimizerBytes      int64   `json:"optimizer_bytes"`
+	BackupBytes         int64   `json:"backup_bytes"`
+	GatheredPeakBytes   int64   `json:"gathered_peak_bytes"`
+	GradientPeakBytes   int64   `json:"gradient_peak_bytes"`
+	ActivationPeakBytes int64   `json:"activation_peak_bytes"`
+	RSSPeakBytes        int64   `json:"rss_peak_bytes"`
+	BytesSent           int64   `json:"bytes_sent"`
+	BytesReceived       int64   `json:"bytes_received"`
+	PayloadRawBytes     int64   `json:"payload_raw_bytes"`
+	PayloadWireBytes    int64   `json:"payload_wire_bytes"`
+	Samples             int64   `json:"samples"`
+	Retries             int     `json:"retries"`
+	FirstMS             float64 `json:"first_ms"` // milliseconds of its first committed step
+	Steps               int     `json:"steps"`    // committed ones that it took part in after that
+	TimeMS              Times   `json:"time_ms"`  // of all of these
+	Timeline            []Span  `json:"timeline"` // of the step TimelineStep
 }
 
 // View is one member list of the run.
@@ -133,6 +138,9 @@ func (r Report) JSON() ([]byte, error) {
 		r.StepHashes = map[string]string{}
 	}
 	r.Peers = append([]Peer{}, r.Peers...)
+	for i := range r.Peers {
+		r.Peers[i].Timeline = append([]Span{}, r.Peers[i].Timeline...)
+	}
 	r.Views = append([]View{}, r.Views...)
 	r.Faults = append([]Fault{}, r.Faults...)
 	for i := range r.Views {
