@@ -2,6 +2,7 @@ package shoal
 
 import (
 	"math"
+	"sync"
 	"time"
 
 	"shoal/fsdp"
@@ -11,6 +12,7 @@ import (
 // packingTrial finds out what packing makes of the bytes of a step, and whether a run would pack them: with wire.packing:
 // auto by the code that decides it in a run, on a link that is as fast as planned.
 type packingTrial struct {
+	mu                    sync.Mutex // given may be called by several goroutines
 	parameters, gradients packedClass
 }
 
@@ -40,6 +42,8 @@ const triedBytes = 1 << 20
 
 // given tries the beginning of something that is given to others.
 func (t *packingTrial) given(g fsdp.Given) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	c := &t.gradients
 	if g.Parameters {
 		c = &t.parameters
@@ -56,7 +60,7 @@ func (t *packingTrial) given(g fsdp.Given) {
 		return
 	}
 	c.choose.Packed(len(raw), len(packed), time.Since(start))
-	c.all += float64(len(g.Data) * g.To)
+	c.all += float64(len(g.Data) * len(g.To))
 	c.raw, c.wire = c.raw+float64(len(raw)), c.wire+math.Min(float64(len(packed)), float64(len(raw)))
 }
 

@@ -52,7 +52,17 @@ func (t *task) rehearseOne(ctx context.Context, cfg *PlanConfig, v *fsdp.View) (
 	if err != nil {
 		return r, err
 	}
-	took, err := fsdp.Rehearse(ctx, c, cfg.about, packing.given)
+	carrier, err := newLoopback(ctx, v.Rank, v.Size)
+	if err != nil {
+		return r, err
+	}
+	defer carrier.Close()
+	took, err := fsdp.Rehearse(ctx, c, cfg.about, func(g fsdp.Given) (wait func() error) {
+		if g.Early {
+			packing.given(g)
+		}
+		return carrier.carry(g)
+	})
 	if err != nil {
 		return r, err
 	}

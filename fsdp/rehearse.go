@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Rehearsal is what Rehearse has measured of a member's steps. Times are medians, and have no network in them.
+// Rehearsal is what Rehearse has measured of a member's steps. Times are medians.
 type Rehearsal struct {
 	Share        int           // the most microbatches of a step that a member gets
 	Microbatches int           // that were computed in a measured step: Share, or fewer where that would have taken long
@@ -20,15 +20,16 @@ type Rehearsal struct {
 type Given struct {
 	Parameters bool   // or a gradient
 	Width      int    // bytes of an element
-	Data       []byte // valid during the call
-	To         int    // how many get it
+	Data       []byte // unchanged until it is carried
+	To         []int  // ranks that get it
+	Early      bool   // in a step that is not measured, with numbers as later ones have
 }
 
 // Rehearse has member c.Start.View.Rank take steps on c.Device, as in a mesh whose members are equally fast, for about so
 // long, and at least one. The member gets what can't be dealt out evenly. Nobody else is there: what others would give is
-// made up, and arrives at once. So the state that it comes to makes no sense, but work and memory are those of real
-// steps. given, if it isn't nil, is called with what the member gives in an early step that is not measured. An error is that of NewEngine, of the data, of the device or of ctx.
-func Rehearse(ctx context.Context, c Config, about time.Duration, given func(Given)) (*Rehearsal, error) {
+// made up, and arrives when what the member gives at that time does. So the state that it comes to makes no sense, but work and memory are those of real
+// steps. carry stands for the network: its wait blocks until all have what is given. Nil takes no time. An error is that of NewEngine, of the data, of the device or of ctx.
+func Rehearse(ctx context.Context, c Config, about time.Duration, carry func(Given) (wait func() error)) (*Rehearsal, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
@@ -41,7 +42,7 @@ func Rehearse(ctx context.Context, c Config, about time.Duration, given func(Giv
 	c.Hyper.LR, c.Hyper.MinLR, c.Hyper.Schedule = 0, 0, "constant" // nothing is learnt
 	r := newRehearsal(p, c.Order(0), c.Hyper.Microbatch)
 	r.decider = &Decider{Layout: layout, Hyper: c.Hyper, BatchSize: func(step int) int { return len(r.order(step)) }}
-	r.clock.about, r.given = about, given
+	r.clock.about, r.network = about, carry
 	c.Comm, c.Order, c.Start.Work = r, r.order, r.work
 	e, err := NewEngine(c)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -21,14 +22,14 @@ type rehearsal struct {
 	own     int // of the member in a step as it is rehearsed
 	dealt   int // to all members then
 
-	step   int
-	sink   Sink
-	shares []Share
-	said   []byte // the member's Ready
-	last   Entry
-	zeros  []byte
-	given  func(Given)
-	clock  rehearsalClock
+	step    int
+	sink    Sink
+	shares  []Share
+	said    []byte // the member's Ready
+	last    Entry
+	zeros   []byte
+	network func(Given) (wait func() error)
+	clock   rehearsalClock
 }
 
 var _ Comm = (*rehearsal)(nil)
@@ -63,18 +64,26 @@ func (r *rehearsal) Begin(ctx context.Context, _ uint64, sink Sink) (context.Con
 	return ctx, nil
 }
 
-// shown says whether what the member gives now is shown: the first sums of integers are all zero.
-func (r *rehearsal) shown() bool {
-	return r.given != nil && r.step == 0 && (r.last.Kind == EntryRetry || !r.decider.Hyper.Reduce.Exact())
+// carry has the network carry what the member gives now.
+func (r *rehearsal) carry(g Given) (wait func() error) {
+	if r.network == nil || len(g.Data) == 0 || len(g.To) == 0 {
+		return func() error { return nil }
+	}
+	g.Early = r.step == 0 && (r.last.Kind == EntryRetry || !r.decider.Hyper.Reduce.Exact()) // the first sums of integers are 0
+	return r.network(g)
 }
 
 // AllGather implements Comm. What others give looks like mine.
-func (r *rehearsal) AllGather(_ context.Context, _ uint32, width int, mine []byte, _ []bool, parts [][]byte) (wait, given func() error) {
-	if r.shown() {
-		r.given(Given{Parameters: true, Width: width, Data: mine, To: r.Size - 1})
-	}
+func (r *rehearsal) AllGather(_ context.Context, _ uint32, width int, mine []byte, takes []bool, parts [][]byte) (wait, given func() error) {
+	var to []int
 	for rank, part := range parts {
-		for at := 0; rank != r.Rank && at < len(part); {
+		if rank == r.Rank {
+			continue
+		}
+		if takes == nil || takes[rank] {
+			to = append(to, rank)
+		}
+		for at := 0; at < len(part); {
 			if len(mine) == 0 {
 				clear(part)
 				break
@@ -82,22 +91,29 @@ func (r *rehearsal) AllGather(_ context.Context, _ uint32, width int, mine []byt
 			at += copy(part[at:], mine)
 		}
 	}
-	done := func() error { return nil }
+	done := sync.OnceValue(r.carry(Given{Parameters: true, Width: width, Data: mine, To: to}))
 	return done, done
 }
 
 // Give implements Comm. The others give the same unit's gradient, and its sums where they are held here.
 func (r *rehearsal) Give(_ context.Context, kind Kind, tag uint32, parts [][]byte, _ int) (wait func() error) {
+	var carried []func() error
 	for rank, part := range parts {
-		if kind == Gradient && rank != r.Rank && r.shown() {
-			r.given(Given{Width: 4, Data: part, To: 1})
+		if rank != r.Rank {
+			carried = append(carried, r.carry(Given{Width: 4, Data: part, To: []int{rank}}))
 		}
 	}
-	if kind != Gradient {
-		return func() error { return nil }
-	}
 	done, sink, shares := make(chan error, 1), r.sink, r.shares
-	go func() { done <- r.arrive(sink, shares, int(tag)) }()
+	go func() {
+		var err error
+		for _, wait := range carried {
+			err = errors.Join(err, wait())
+		}
+		if err == nil && kind == Gradient {
+			err = r.arrive(sink, shares, int(tag))
+		}
+		done <- err
+	}()
 	return func() error { return <-done }
 }
 
