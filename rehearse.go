@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -24,6 +25,9 @@ type rehearsed struct {
 // rehearse has as many peers as cfg.Here names take steps at once on this machine, each by itself. Times are their median,
 // memory is the most of any.
 func (t *task) rehearse(ctx context.Context, cfg *PlanConfig, views []fsdp.View) (r rehearsed, err error) {
+	procs := runtime.GOMAXPROCS(0)
+	runtime.GOMAXPROCS(procs * cfg.Here) // as many processes would have: what arrives need not wait for what computes
+	defer runtime.GOMAXPROCS(procs)
 	list, errs := make([]rehearsed, cfg.Here), make([]error, cfg.Here)
 	var wg sync.WaitGroup
 	for i := range list {
