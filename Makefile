@@ -3,7 +3,7 @@
 # make wasm   the peer for browsers, compressed, into wasm/web/dist; a program that is built afterwards has it inside
 # make gen    writes generated files anew
 # make long   the tests that take minutes: the default run, memory of 64 million parameters, many simultaneous starts, deaths
-#             of any two of five, networks that are cut for long, speeds of joins and with a slow peer
+#             of any two of five, networks that are cut for long, speeds of joins and with a slow peer, and as planned
 # make dist   archives of the program for linux, darwin and windows, in build/dist
 # make compare   trains one run in each way to share it out, in a minute, and writes docs/strategies.md
 # make faults    kills and stops peers at every point of a step, in half an hour, and writes the tables of docs/faults.md
@@ -56,7 +56,7 @@ dist: wasm
 	go run ./scripts/dist
 
 long: wasm build
-	go test -count=1 ./cmd/shoal -run 'TestDefaultRun|TestMemoryOf64Million|TestEightStartAtOnce|Killed|TestBrokenPath|TestUnplugged|TestStoppedForLong|TestJoinSpeed|TestSlowPeerSpeed|TestTabsEndWithOneHash|TestTabMemory|TestTabStoppedForLong' -long -v -timeout 30m
+	go test -count=1 ./cmd/shoal -run 'TestDefaultRun|TestMemoryOf64Million|TestEightStartAtOnce|Killed|TestBrokenPath|TestUnplugged|TestStoppedForLong|TestJoinSpeed|TestSlowPeerSpeed|TestPlanSpeed|TestTabsEndWithOneHash|TestTabMemory|TestTabStoppedForLong' -long -v -timeout 30m
 	SHOAL_LONG=1 scripts/pagetest/run.sh long.test.mjs
 
 # Ways to share out a run, compared: the tables and the plot of docs/strategies.md.

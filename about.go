@@ -66,12 +66,12 @@ func (l *Live) About() About {
 		}
 	}
 	a.PeersSeen = len(seen)
-	a.Run, a.Joining = inside.task.about(inside.runID, a.Status.InView(), inside.backups())
+	a.Run, a.Joining = inside.task.about(inside.runID, a.Status.InView())
 	return a
 }
 
 // about is the task for whoever would be one more than so many members.
-func (t *task) about(runID string, members, backups int) (AboutRun, AboutJoining) {
+func (t *task) about(runID string, members int) (AboutRun, AboutJoining) {
 	r := t.run
 	run := AboutRun{ID: runID, Name: r.Name, Model: modelInWords(r), Data: r.Data.Source, Steps: r.Train.Steps,
 		Strategy: r.Mesh.Strategy, Precision: r.Precision.Params + "/" + r.Precision.Reduce}
@@ -79,12 +79,8 @@ func (t *task) about(runID string, members, backups int) (AboutRun, AboutJoining
 		run.Parameters += int64(u.Len)
 	}
 	all := int64(members + 1)
-	copies := int64(min(backups, members))
-	if backups < 0 {
-		copies = int64(members)
-	}
-	cfg := t.training()
-	cfg.Backups, cfg.Start.View = backups, &fsdp.View{Rank: members, Size: members + 1}
+	copies := int64(t.copies(members + 1))
+	cfg := t.seen(&fsdp.View{Rank: members, Size: members + 1})
 	_, peak := fsdp.Need(&cfg)
 	return run, AboutJoining{ParameterBytes: 4 * run.Parameters / all, MemoryBytes: peak,
 		DownloadBytes: bytesPerParameter * run.Parameters * (1 + copies) / all}

@@ -109,5 +109,6 @@ func (m *member) report(res *fsdp.Result) (*Report, error) {
 		r.Eval = &report.Eval{Accuracy: float64(res.Correct) / float64(res.EvalCount), Loss: report.Number(res.EvalLoss)}
 	}
 	r.Views = m.history.copy().Views
+	r.Plan = m.planned(r)
 	return r, nil
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"shoal/fsdp"
-	"shoal/internal/place"
 	"shoal/internal/report"
 	"shoal/internal/version"
 	"shoal/peer"
@@ -257,7 +256,7 @@ func (m *member) swarmConfig() swarm.Config {
 	cfg := swarm.Config{
 		Transport: m.transport(), Log: m.cfg.Log, RunID: m.link.Run, Secret: m.link.Secret,
 		Peers: m.cfg.Peers, OnWait: m.waits, OnStuck: m.stuck, Exact: true, Decide: m.decide(),
-		Packing: m.task.run.Wire.Packing, Timing: timing(mesh.Timing), Backups: m.backups(), Ranges: m.task.ranges(), History: m.history.encode,
+		Packing: m.task.run.Wire.Packing, Timing: timing(mesh.Timing), Backups: m.task.backups(), Ranges: m.task.ranges(), History: m.history.encode,
 		Offer: swarm.Offer{Kind: kind, Weight: m.cfg.Memory >> 20, Cores: m.cores(), Backend: m.device.Name(),
 			Fingerprint: m.fingerprint, ModelHash: m.task.fingerprint, Version: version.Version, Out: m.cfg.Out != "", Late: m.missing != nil, Data: m.hasFiles()},
 	}
@@ -278,14 +277,6 @@ func (m *member) waits(have, want int) {
 	if m.cfg.OnWait != nil && m.view.Load() == nil {
 		m.cfg.OnWait(have, want)
 	}
-}
-
-// backups is how many members are to hold each range beside its owner.
-func (m *member) backups() int {
-	if m.task.run.Mesh.Strategy == string(fsdp.DDP) {
-		return place.All
-	}
-	return m.task.run.Mesh.Backups
 }
 
 // timing is what mesh.timing names.
@@ -337,7 +328,7 @@ func (m *member) engine(ctx context.Context, first swarm.Entry) (*fsdp.Engine, e
 	if m.out != nil {
 		cfg.Export = m.out.add
 	}
-	cfg.Backups = m.backups()
+	cfg.Backups = m.task.backups()
 	cfg.Trace, cfg.Stats, cfg.At = m.cfg.Trace, m.stats, m.cfg.At
 	if err := m.saving(&cfg, first.Payload != nil); err != nil {
 		return nil, err

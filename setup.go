@@ -212,6 +212,22 @@ func (t *task) training() fsdp.Config {
 	}
 }
 
+// backups is how many members are to hold each range beside its owner.
+func (t *task) backups() int {
+	if t.run.Mesh.Strategy == string(fsdp.DDP) {
+		return place.All
+	}
+	return t.run.Mesh.Backups
+}
+
+// copies is how many there are of each range beside its owner's, among so many members.
+func (t *task) copies(members int) int {
+	if b := t.backups(); b >= 0 {
+		return min(b, members-1)
+	}
+	return members - 1
+}
+
 // ranges are what the model is cut into, for the log.
 func (t *task) ranges() []place.Range {
 	var list []place.Range

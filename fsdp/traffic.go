@@ -18,31 +18,12 @@ import "slices"
 // tried again needs no parameters again under zero2 and zero1, if every member computes. Without a view that fits the model
 // it is 0.
 func Received(c *Config, retried []int) int64 {
-	l := NewLayout(c.Model, c.Frozen)
-	if c.Start.View == nil {
+	p := c.placement()
+	if p == nil {
 		return 0
 	}
-	p, err := newPlacement(l, c.Start.View)
-	if err != nil {
-		return 0
-	}
-	var units []int
-	for _, s := range c.Model.Stages() {
-		units = append(units, s.Unit)
-	}
-	gathered := func(list []int) (n int64) {
-		for _, u := range list {
-			if !p.units[u].everywhere {
-				n += int64(c.ParamType.Size()) * int64(l.Units[u].Len-p.units[u].all[p.Rank])
-			}
-		}
-		return n
-	}
-	once := gathered(newWalk(units, false, false).gathers) // every unit
-	perStep, kept := gathered(newWalk(units, true, c.KeepGathered).gathers), strategies[c.Strategy].params
-	if kept {
-		perStep = once
-	}
+	once := p.gathered(c, newWalk(c.visited(), false, false).gathers) // every unit
+	perStep, kept := p.gathered(c, c.gathers()), strategies[c.Strategy].params
 	var total int64
 	given, summed := c.Hyper.Reduce.wire()
 	for step := range c.Hyper.Steps {
@@ -97,12 +78,75 @@ func (p *placement) reduced(shares []Share, given, summed int64) (n int64) {
 			givers++
 		}
 	}
-	for _, u := range p.units {
-		n += given * int64(u.trained[p.Rank]) * givers
+	for u := range p.units {
+		n += p.reducedOf(u, givers, given, summed)
 	}
-	for k, r := range p.layout.Ranges {
-		if !r.Frozen && p.backs(k, p.Rank) {
+	return n
+}
+
+// reducedOf is what arrives of one unit's gradient from so many members that computed.
+func (p *placement) reducedOf(unit int, givers, given, summed int64) int64 {
+	n := given * int64(p.units[unit].trained[p.Rank]) * givers
+	for k := p.layout.Units[unit].first; k < p.layout.Units[unit].end; k++ {
+		if r := p.layout.Ranges[k]; !r.Frozen && p.backs(k, p.Rank) {
 			n += summed * int64(r.N)
+		}
+	}
+	return n
+}
+
+// Edges is what of a step's traffic no computing hides, in bytes of tensors that this member receives if all compute:
+// first, the parameters without which nobody can begin, and last, the gradient that nothing is left to compute beside,
+// with its sums for backups. gathers is how many times a step brings parameters, each time when those before are there.
+// It is for the Config of Received.
+func Edges(c *Config) (first, last int64, gathers int) {
+	p := c.placement()
+	if p == nil {
+		return 0, 0, 0
+	}
+	for _, u := range c.gathers() {
+		if !p.units[u].everywhere {
+			gathers++
+		}
+	}
+	unit := c.visited()[0]
+	given, summed := c.Hyper.Reduce.wire()
+	return p.gathered(c, []int{unit}), p.reducedOf(unit, int64(p.Size-1), given, summed), gathers
+}
+
+// placement is that of c.Start.View; nil without one that fits the model.
+func (c *Config) placement() *placement {
+	if c.Start.View == nil {
+		return nil
+	}
+	p, err := newPlacement(NewLayout(c.Model, c.Frozen), c.Start.View)
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+// visited are the units of the model's stages.
+func (c *Config) visited() (units []int) {
+	for _, s := range c.Model.Stages() {
+		units = append(units, s.Unit)
+	}
+	return units
+}
+
+// gathers are the units that are gathered in a step, in order.
+func (c *Config) gathers() []int {
+	if strategies[c.Strategy].params {
+		return newWalk(c.visited(), false, false).gathers
+	}
+	return newWalk(c.visited(), true, c.KeepGathered).gathers
+}
+
+// gathered is how many bytes of parameters arrive when the listed units are gathered.
+func (p *placement) gathered(c *Config, list []int) (n int64) {
+	for _, u := range list {
+		if !p.units[u].everywhere {
+			n += int64(c.ParamType.Size()) * int64(p.layout.Units[u].Len-p.units[u].all[p.Rank])
 		}
 	}
 	return n

@@ -117,6 +117,7 @@ func (a *app) root() *cobra.Command {
 			"a part of the model, and the result does not depend on how many peers there are.",
 		Example: "  shoal testnet                        all of it on this machine\n" +
 			"  shoal init > run.yaml                a run file to start from\n" +
+			"  shoal plan run.yaml --peers 3        what it needs, and how fast it will be\n" +
 			"  shoal up run.yaml --peers 3          start a run; prints a link\n" +
 			"  shoal join LINK                      join it from another terminal or machine\n" +
 			"  shoal join LINK --memory 4GiB        its share follows its memory\n" +
@@ -136,7 +137,7 @@ func (a *app) root() *cobra.Command {
 	})
 	root.PersistentFlags().BoolVar(&a.verbose, "verbose", false, "log what happens inside on stderr")
 	root.AddCommand(a.initCommand(), a.upCommand(), a.joinCommand(), a.testnetCommand(), a.sampleCommand(), a.evalCommand(), a.checkpointCommand(),
-		a.statusCommand(), a.recoverCommand(), a.benchCommand(), a.tabCommand(), &cobra.Command{
+		a.planCommand(), a.statusCommand(), a.recoverCommand(), a.benchCommand(), a.tabCommand(), &cobra.Command{
 			Use:   "version",
 			Short: "Print the version",
 			Args:  takes(0, ""),

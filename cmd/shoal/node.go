@@ -38,6 +38,7 @@ type nodeFlags struct {
 	slow             float64
 	via              []string
 	lan              string
+	plan             *shoal.Plan // of the run that it starts; nil without one
 }
 
 // kernelUsage explains --kernel wherever something is computed.
@@ -90,6 +91,7 @@ func (a *app) upCommand() *cobra.Command {
 	var n nodeFlags
 	var peers int
 	var resume bool
+	var plan string
 	var o *overrides
 	cmd := &cobra.Command{
 		Use:   "up RUN.yaml",
@@ -120,6 +122,9 @@ func (a *app) upCommand() *cobra.Command {
 			if err := o.apply(cfg.RunFile); err != nil {
 				return err
 			}
+			if n.plan, err = readPlan(plan, cfg.RunFile, peers); err != nil {
+				return err
+			}
 			return a.node(cmd.Context(), &n, cfg)
 		},
 	}
@@ -131,6 +136,7 @@ func (a *app) upCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&resume, "resume", false, "go on from the newest checkpoint in the folder of --checkpoint, which has the files of all peers")
 	cmd.Flags().Lookup("page").Usage += " (default: all interfaces, a free port near 4780)"
 	cmd.Flags().IntVar(&peers, "peers", 1, "peers to wait for, this one included")
+	cmd.Flags().StringVar(&plan, "plan", "", "`file` with what shoal plan --json printed for this run, for the report to compare (default: none)")
 	return cmd
 }
 
@@ -273,6 +279,7 @@ func (a *app) node(ctx context.Context, n *nodeFlags, cfg shoal.Config) error {
 		undo()
 		return err
 	}
+	comparePlan(r, n.plan)
 	err = errors.Join(err, a.finish(r, n.report, n.json))
 	if site != nil {
 		site.Linger(ctx) // pages that look on see that the run is over
@@ -344,6 +351,10 @@ func (a *app) summary(r *shoal.Report, folder string) error {
 		fmt.Fprintf(&b, "resumed     from the checkpoint of step %d; times, bytes and samples are those since then\n", r.ResumedStep)
 	}
 	fmt.Fprintf(&b, "time        %.1f s, %.0f samples/s\n", r.WallSeconds, r.SamplesPerSecond)
+	if p := r.Plan; p != nil && p.Step != nil {
+		fmt.Fprintf(&b, "plan        a step took %s instead of %s: %+.0f%%; bytes %+.1f%%, memory %+.1f%%\n",
+			seconds(p.Step.Measured), seconds(p.Step.Planned), 100*p.Step.Off(), 100*p.Received.Off(), 100*p.Rest.Off())
+	}
 	fmt.Fprintf(&b, "state hash  %s\n", r.StateHash)
 	if folder != "" {
 		fmt.Fprintf(&b, "report      %s\n", filepath.Join(folder, "report.html"))

@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) testnetCommand() *cobra.Command {
-	var file, report, kernel string
+	var file, report, kernel, plan string
 	var asJSON bool
 	var cfg testnet.Config
 	var faults faultFlags
@@ -46,6 +46,7 @@ func (a *app) testnetCommand() *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "print the report as JSON on stdout, all else on stderr")
 	f.DurationVar(&cfg.Timeout, "timeout", 0, "give up after this `time`, as in 90s or 10m (default: never)")
 	f.StringVar(&kernel, "kernel", "", kernelUsage)
+	f.StringVar(&plan, "plan", "", "`file` with what shoal plan --json printed for this run, for the report to compare (default: none)")
 	faults.add(cmd)
 	f.IntVar(&soak, "soak", 0, "as many kills, stops, leaves and joins as this `number`, one after the other by --seed, in a run of a tiny model")
 	o := addOverrides(cmd)
@@ -82,6 +83,10 @@ func (a *app) testnetCommand() *cobra.Command {
 		if err := cfg.Validate(); err != nil {
 			return err
 		}
+		planned, err := readPlan(plan, cfg.RunFile, cfg.Peers+cfg.Browsers)
+		if err != nil {
+			return err
+		}
 		if a.verbose {
 			cfg.Verbose = a.stderr
 		}
@@ -98,6 +103,7 @@ func (a *app) testnetCommand() *cobra.Command {
 			undo()
 			return err
 		}
+		comparePlan(r, planned)
 		return errors.Join(err, a.finish(r, report, asJSON))
 	}
 	return cmd

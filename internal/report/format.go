@@ -67,6 +67,14 @@ func percent(share float64) string {
 	return strconv.FormatFloat(100*share, 'f', 1, 64) + "%"
 }
 
+// signed is a difference as a share of 1, in percent.
+func signed(share float64) string {
+	if math.IsNaN(share) || math.IsInf(share, 0) {
+		return "-"
+	}
+	return fmt.Sprintf("%+.1f%%", 100*share)
+}
+
 // lossText shows a loss, also one that is not finite.
 func lossText(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {

@@ -49,13 +49,15 @@ type stepHash struct {
 // HTML is report.html: one file without scripts that needs no network.
 func (r *Report) HTML() ([]byte, error) {
 	t, err := template.New("report").Funcs(template.FuncMap{
-		"bytes": Bytes, "count": Count, "grouped": grouped, "seconds": seconds, "short": shortID, "percent": percent,
+		"bytes": func(v any) string { return Bytes(int64(toFloat(v))) }, "count": Count, "grouped": grouped, "seconds": seconds, "short": shortID, "percent": percent,
 		"loss":  func(v any) string { return lossText(toFloat(v)) },
 		"rate":  func(v float64) string { return Count(int64(v + 0.5)) },
 		"share": share, "millis": millis,
-		"title": func(s string) string { return strings.ToUpper(s[:1]) + s[1:] },
-		"ms":    func(v float64) string { return millis(Number(v)) },
-		"slope": func(v Number) string { return percent(float64(v)) },
+		"title":  func(s string) string { return strings.ToUpper(s[:1]) + s[1:] },
+		"ms":     func(v float64) string { return millis(Number(v)) },
+		"off":    func(c Compared) string { return signed(c.Off()) },
+		"period": func(seconds float64) string { return millis(Number(1000 * seconds)) },
+		"slope":  func(v Number) string { return percent(float64(v)) },
 	}).Parse(pageText)
 	if err != nil {
 		return nil, fmt.Errorf("report page: %w", err)
@@ -73,6 +75,8 @@ func toFloat(v any) float64 {
 		return float64(v)
 	case float64:
 		return v
+	case int64:
+		return float64(v)
 	}
 	return 0
 }

@@ -33,6 +33,7 @@ type Report struct {
 	TimelineStep      int               `json:"timeline_step"` // the step that the peers' timelines show, from 1
 	Peers             []Peer            `json:"peers"`         // by rank
 	Views             []View            `json:"views"`
+	Plan              *Plan             `json:"plan"`   // nil where the formulas don't hold, since the views changed
 	Faults            []Fault           `json:"faults"` // that testnet made, in the order in which they happened
 	Soak              *Soak             `json:"soak"`   // nil if it was none
 }

@@ -45,6 +45,7 @@ func sample(n int) Report {
 		})
 	}
 	r.Views = []View{{Number: 1, Step: 0, Members: members, Reason: "start with " + fmt.Sprint(n) + " peers"}}
+	r.Plan = &Plan{Rest: Compared{2_725_668, 2_725_668}, Received: Compared{2_700_000, 2_733_333}, Step: &Compared{0.182, 0.194}}
 	r.Faults = []Fault{
 		{Kind: "kill", Peer: 2, Phase: "backward", Step: 40, NextCommitMS: 212.5},
 		{Kind: "join", Peer: 5, Step: 80, NextCommitMS: 1250, StepsLost: 1, SamplesLost: 64, SamplesDoubled: 3},
