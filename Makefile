@@ -122,7 +122,7 @@ check-noasm:
 # Against other programs that read and write the same files. Elsewhere these tests are skipped without their needs, but
 # not here. The environment stays in build/venv.
 check-interop:
-	$(call step,interop with safetensors and numpy,scripts/venv.sh && \
+	$(call step,interop with safetensors and numpy,scripts/venv.sh build/venv scripts/requirements.txt && \
 		go test -count=1 -run TestInterop -v ./internal/safetensors | tee build/interop.log && \
 		grep -q -e '--- PASS: TestInterop' build/interop.log)
 
