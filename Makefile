@@ -9,6 +9,8 @@
 # make faults    kills and stops peers at every point of a step, in half an hour, and writes the tables of docs/faults.md
 # make bench-browser   compares products of matrices in a browser with other libraries and this CPU, in minutes, and writes
 #                      docs/browser-speed.md
+# make bench     compares products, ops and training steps with OpenBLAS and PyTorch, in minutes after some gigabytes from PyPI, and
+#                writes the tables of docs/bench.md
 # make numerics  compares ways to sum gradients, in minutes, and writes the table in docs/numerics.md
 
 SHELL := /bin/bash
@@ -31,7 +33,7 @@ define step
 endef
 
 .NOTPARALLEL:
-.PHONY: test build wasm gen dist long compare faults bench-browser numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
+.PHONY: test build wasm gen dist long compare faults bench bench-browser numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
 	check-platforms check-noasm check-arm64 check-interop check-unit check-testnet check-page check-tabs
 
 # With this a test that finds no browser fails, rather than being skipped.
@@ -71,6 +73,11 @@ faults: build
 bench-browser: install-needs
 	cd scripts/benchbrowser && npm ci --ignore-scripts --no-audit --no-fund --silent
 	go run ./scripts/benchbrowser
+
+# Products, ops and training steps, OpenBLAS and PyTorch, compared: the tables in docs/bench.md.
+bench: install-needs
+	scripts/venv.sh build/venv-bench scripts/bench/requirements.txt
+	go run ./scripts/bench
 
 # Ways to sum gradients, compared: the table in docs/numerics.md.
 numerics:
@@ -132,7 +139,7 @@ check-arm64:
 # Against other programs that read and write the same files. Elsewhere these tests are skipped without their needs, but
 # not here. The environment stays in build/venv.
 check-interop:
-	$(call step,interop with safetensors and numpy,scripts/venv.sh && \
+	$(call step,interop with safetensors and numpy,scripts/venv.sh build/venv scripts/requirements.txt && \
 		go test -count=1 -run TestInterop -v ./internal/safetensors | tee build/interop.log && \
 		grep -q -e '--- PASS: TestInterop' build/interop.log)
 

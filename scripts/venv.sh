@@ -1,12 +1,12 @@
 #!/bin/sh
-# Makes the Python environment of the interop tests, build/venv, from scripts/requirements.txt. Does nothing if it is
+# venv.sh FOLDER REQUIREMENTS makes a Python environment in FOLDER of what the file REQUIREMENTS names. Does nothing if it is
 # there and of the same requirements.
 set -eu
 cd "$(dirname "$0")/.."
-if cmp -s scripts/requirements.txt build/venv/requirements.txt; then
+if cmp -s "$2" "$1/requirements.txt"; then
 	exit 0
 fi
-rm -rf build/venv
-"${PYTHON:-python3}" -m venv build/venv
-build/venv/bin/pip install --quiet --requirement scripts/requirements.txt
-cp scripts/requirements.txt build/venv/requirements.txt
+rm -rf "$1"
+"${PYTHON:-python3}" -m venv "$1"
+"$1/bin/pip" install --quiet --requirement "$2"
+cp "$2" "$1/requirements.txt"

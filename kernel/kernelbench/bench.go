@@ -3,6 +3,7 @@ package kernelbench
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -53,41 +54,35 @@ func (c *Config) fill() {
 // op's bad luck. An error is that of cpu.New, of an op, or of ctx.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	cfg.fill()
-	raw, err := cpu.New(cpu.Config{Threads: cfg.Threads, Path: cfg.Path})
+	b, err := Open(cfg)
 	if err != nil {
 		return nil, err
 	}
-	defer raw.Close()
-	k, err := gemm.Select(cfg.Path)
-	if err != nil {
-		return nil, err
-	}
-	d := &device{Device: raw}
-	list := append([]op{duplicate()}, ops()...)
+	defer b.Close()
+	list := append([]Op{Copy()}, Ops()...)
 	peaks, times := make([]float64, 0, cfg.Rounds), make([][]float64, len(list))
 	for range cfg.Rounds {
-		peaks = append(peaks, k.Peak(cfg.Slice))
+		peaks = append(peaks, b.Peak(cfg.Slice))
 		for i, o := range list {
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			call := o.setup(d)
-			times[i] = append(times[i], seconds(call, cfg.Slice))
-			d.free()
-		}
-		if err := d.Sync(); err != nil {
-			return nil, err
+			s, err := b.Seconds(o, cfg.Slice)
+			if err != nil {
+				return nil, err
+			}
+			times[i] = append(times[i], s)
 		}
 	}
-	r := &Result{Backend: raw.Name(), Threads: cfg.Threads, Peak: median(peaks) / 1e9}
+	r := &Result{Backend: b.Name(), Threads: cfg.Threads, Peak: median(peaks) / 1e9}
 	for i, o := range list {
 		s := median(times[i])
-		row := Row{Op: o.name, Shape: o.shape, Micros: s * 1e6, GFLOPS: o.flops / s / 1e9, GBS: o.bytes / s / 1e9}
+		row := Row{Op: o.Name, Shape: o.Shape, Micros: s * 1e6, GFLOPS: o.FLOPs / s / 1e9, GBS: o.Bytes / s / 1e9}
 		switch {
 		case i == 0:
 			r.Copy = row.GBS
 			continue
-		case o.flops > 0:
+		case o.FLOPs > 0:
 			row.Share = row.GFLOPS / (r.Peak * float64(cfg.Threads))
 		default:
 			row.Share = row.GBS / r.Copy
@@ -95,6 +90,43 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		r.Ops = append(r.Ops, row)
 	}
 	return r, nil
+}
+
+// Bench measures ops one by one, for whoever takes turns with something else. One goroutine at a time may use it.
+type Bench struct {
+	raw  *cpu.Device
+	ops  device
+	gemm *gemm.Kernel
+}
+
+// Open starts a device for cfg, of which Rounds and Slice are not used. An error is that of cpu.New.
+func Open(cfg Config) (*Bench, error) {
+	cfg.fill()
+	raw, err := cpu.New(cpu.Config{Threads: cfg.Threads, Path: cfg.Path})
+	if err != nil {
+		return nil, err
+	}
+	k, err := gemm.Select(cfg.Path)
+	if err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	return &Bench{raw: raw, ops: device{Device: raw}, gemm: k}, nil
+}
+
+// Close frees the device.
+func (b *Bench) Close() error { return b.raw.Close() }
+
+// Name is the backend and its code path, as in "cpu/avx512".
+func (b *Bench) Name() string { return b.raw.Name() }
+
+// Peak measures for about d what one core can do at most, in operations a second; a fused multiply-add has 2.
+func (b *Bench) Peak(d time.Duration) float64 { return b.gemm.Peak(d) }
+
+// Seconds is how long a call of o takes, measured for about d. An error is the device's.
+func (b *Bench) Seconds(o Op, d time.Duration) (float64, error) {
+	s := seconds(o.setup(&b.ops), d)
+	b.ops.free()
+	return s, b.raw.Sync()
 }
 
 // seconds is how long a call takes, measured over as many as fill the slice, after two that warm up.

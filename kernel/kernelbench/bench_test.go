@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"shoal/kernel"
 	"shoal/kernel/cpu/gemm"
 )
 
@@ -15,7 +16,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Backend != "cpu/"+gemm.Paths()[0] || r.Threads != 1 || !(r.Peak > 0) || !(r.Copy > 0) || len(r.Ops) != len(ops()) {
+	if r.Backend != "cpu/"+gemm.Paths()[0] || r.Threads != 1 || !(r.Peak > 0) || !(r.Copy > 0) || len(r.Ops) != len(Ops()) {
 		t.Errorf("%+v", r)
 	}
 	for _, o := range r.Ops {
@@ -38,6 +39,24 @@ func TestRunSaysWhatCannotRun(t *testing.T) {
 	for _, cfg := range []Config{{Path: "abacus"}, {Threads: -1}} {
 		if r, err := Run(t.Context(), cfg); err == nil {
 			t.Errorf("%+v: %+v", cfg, r)
+		}
+	}
+}
+
+// TestProducts: so many products are so many times the work.
+func TestProducts(t *testing.T) {
+	b, err := Open(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	one, many := Products(kernel.NT, 4, 5, 6, 1), Products(kernel.NT, 4, 5, 6, 7)
+	if one.Shape != "4x5x6" || many.Shape != "7 of 4x5x6" || many.FLOPs != 7*one.FLOPs {
+		t.Errorf("%+v, %+v", one, many)
+	}
+	for _, o := range []Op{one, many} {
+		if s, err := b.Seconds(o, time.Microsecond); err != nil || !(s > 0) {
+			t.Errorf("%s: %v s, %v", o.Shape, s, err)
 		}
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"shoal/kernel/ref"
 )
 
-// op is one op at one size. setup makes its buffers, and returns one call of it.
-type op struct {
-	name, shape string
-	flops       float64 // of a call, where arithmetic is the limit; otherwise 0
-	bytes       float64 // that a call must read and write at least, where memory is
-	setup       func(d *device) func()
+// Op is one op at one size.
+type Op struct {
+	Name, Shape string
+	FLOPs       float64                // of a call, where arithmetic is the limit; otherwise 0
+	Bytes       float64                // that a call must read and write at least, where memory is
+	setup       func(d *device) func() // makes its buffers, and returns one call of it
 }
 
 // device makes buffers that live as long as one op's measurement.
@@ -71,12 +71,12 @@ const (
 	vocab    = 1024
 )
 
-// ops are those that a training step spends its time in, at the sizes of small and of larger models.
-func ops() []op {
-	var list []op
+// Ops are those that a training step spends its time in, at the sizes of small and of larger models.
+func Ops() []Op {
+	var list []Op
 	for _, s := range [][3]int{{512, 512, 512}, {512, 1536, 384}, {1088, 192, 64}} {
 		for _, t := range []kernel.Trans{kernel.NN, kernel.NT, kernel.TN} {
-			list = append(list, product(t, s[0], s[1], s[2]))
+			list = append(list, Products(t, s[0], s[1], s[2], 1))
 		}
 	}
 	for _, s := range []kernel.AttentionShape{{B: 64, T: 17, H: 4, D: 16}, {B: 2, T: 256, H: 6, D: 64, Causal: true}} {
@@ -86,15 +86,25 @@ func ops() []op {
 	return append(list, elementOps()...)
 }
 
-func product(t kernel.Trans, m, n, k int) op {
-	return op{"MatMul " + t.String(), fmt.Sprintf("%dx%dx%d", m, n, k), 2 * float64(m) * float64(n) * float64(k), 0, func(d *device) func() {
-		c, a, b := d.zeros(kernel.F32, m*n), d.floats(m*k), d.floats(k*n)
-		return func() { d.MatMul(t, c, a, b, m, n, k, false) }
+// Products are so many products of one size, each with matrices of its own: small ones come by the dozen, one for each head
+// of an attention.
+func Products(t kernel.Trans, m, n, k, count int) Op {
+	shape := fmt.Sprintf("%dx%dx%d", m, n, k)
+	if count > 1 {
+		shape = fmt.Sprintf("%d of %s", count, shape)
+	}
+	return Op{"MatMul " + t.String(), shape, 2 * float64(m) * float64(n) * float64(k) * float64(count), 0, func(d *device) func() {
+		c, a, b := d.zeros(kernel.F32, count*m*n), d.floats(count*m*k), d.floats(count*k*n)
+		return func() {
+			for i := range count {
+				d.MatMul(t, c.Slice(i*m*n, m*n), a.Slice(i*m*k, m*k), b.Slice(i*k*n, k*n), m, n, k, false)
+			}
+		}
 	}}
 }
 
 // attention counts the products: two forward, five backward. Causal rows see half of the positions.
-func attention(s kernel.AttentionShape) []op {
+func attention(s kernel.AttentionShape) []Op {
 	n := s.B * s.T * s.H * s.D
 	product := 2 * float64(n) * float64(s.T)
 	shape := fmt.Sprintf("%dx%dx%dx%d", s.B, s.T, s.H, s.D)
@@ -102,7 +112,7 @@ func attention(s kernel.AttentionShape) []op {
 		product /= 2
 		shape += " causal"
 	}
-	return []op{
+	return []Op{
 		{"Attention", shape, 2 * product, 0, func(d *device) func() {
 			y, stats, qkv := d.zeros(kernel.F32, n), d.zeros(kernel.F32, 2*s.B*s.H*s.T), d.floats(3*n)
 			return func() { d.Attention(y, stats, qkv, s) }
@@ -116,11 +126,11 @@ func attention(s kernel.AttentionShape) []op {
 	}
 }
 
-func rowOps() []op {
+func rowOps() []Op {
 	n := rows * width
 	shape := fmt.Sprintf("%dx%d", rows, width)
 	logits := fmt.Sprintf("%dx%d", rows, vocab)
-	return []op{
+	return []Op{
 		{"LayerNorm", shape, 0, 8 * float64(n), func(d *device) func() {
 			y, mean, rstd := d.zeros(kernel.F32, n), d.zeros(kernel.F32, rows), d.zeros(kernel.F32, rows)
 			x, gamma, beta := d.floats(n), d.floats(width), d.floats(width)
@@ -157,13 +167,13 @@ func rowOps() []op {
 }
 
 // elementOps go through whole buffers. size is the bytes of an element, of all operands together.
-func elementOps() []op {
+func elementOps() []Op {
 	shape := fmt.Sprint(elements)
-	through := func(name string, size int, setup func(d *device) func()) op {
-		return op{name, shape, 0, float64(size) * elements, setup}
+	through := func(name string, size int, setup func(d *device) func()) Op {
+		return Op{name, shape, 0, float64(size) * elements, setup}
 	}
 	f32, bf16, i32 := kernel.F32, kernel.BF16, kernel.I32
-	return []op{
+	return []Op{
 		through("GELU", 8, func(d *device) func() {
 			y, x := d.zeros(f32, elements), d.floats(elements)
 			return func() { d.GELU(y, x) }
@@ -216,9 +226,9 @@ func elementOps() []op {
 	}
 }
 
-// duplicate is what the ops that go through buffers are compared with.
-func duplicate() op {
-	return op{"Copy", fmt.Sprint(elements), 0, 8 * elements, func(d *device) func() {
+// Copy is what the ops that go through buffers are compared with.
+func Copy() Op {
+	return Op{"Copy", fmt.Sprint(elements), 0, 8 * elements, func(d *device) func() {
 		dst, src := d.zeros(kernel.F32, elements), d.floats(elements)
 		return func() { d.Copy(dst, src) }
 	}}

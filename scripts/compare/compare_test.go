@@ -58,18 +58,6 @@ func TestTables(t *testing.T) {
 	}
 }
 
-func TestPut(t *testing.T) {
-	page, err := put([]byte("before\n"+begin+"old\n"+end+"after\n"), []byte("new\n"))
-	if want := "before\n" + begin + "new\n" + end + "after\n"; err != nil || string(page) != want {
-		t.Errorf("page %q, %v, want %q", page, err, want)
-	}
-	for _, page := range []string{"", begin, end + begin} {
-		if _, err := put([]byte(page), nil); err == nil {
-			t.Errorf("no error for the page %q", page)
-		}
-	}
-}
-
 func TestPlot(t *testing.T) {
 	svg, err := plotSVG(samples())
 	if err != nil {

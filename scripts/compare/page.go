@@ -5,18 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
 	"shoal"
 	"shoal/internal/report"
-)
-
-// The table is written between these two lines of the page.
-const (
-	begin = "<!-- tables of make compare -->\n"
-	end   = "<!-- end -->\n"
+	"shoal/scripts/internal/page"
 )
 
 // atRest is what a peer holds between two steps.
@@ -72,8 +66,8 @@ func perStep(of func(*report.Peer) int64) func(*shoal.Report) string {
 func tables(reports []*shoal.Report, memory []held) []byte {
 	var b bytes.Buffer
 	first := reports[0]
-	fmt.Fprintf(&b, "\nThe default run's model of %d parameters, %d steps, %d peers as processes on one machine: %s.\n\n",
-		first.ModelParameters, first.Steps, len(first.Peers), machine(first))
+	fmt.Fprintf(&b, "\nThe default run's model of %d parameters, %d steps, %d peers as processes on one machine: %s, `%s`.\n\n",
+		first.ModelParameters, first.Steps, len(first.Peers), page.Machine(), first.Peers[0].Backend)
 	b.WriteString("| `mesh` |")
 	for _, c := range columns {
 		fmt.Fprintf(&b, " %s |", c.title)
@@ -111,39 +105,8 @@ func peers(n int) string {
 	return fmt.Sprintf("%d peers", n)
 }
 
-// machine says where it was measured.
-func machine(r *shoal.Report) string {
-	cpu := runtime.GOARCH
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil { // Linux
-		for line := range strings.Lines(string(text)) {
-			if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-				cpu = strings.TrimSpace(value)
-			}
-		}
-	}
-	return fmt.Sprintf("%d cores of %s, %s, `%s`", runtime.NumCPU(), cpu, runtime.GOOS, r.Peers[0].Backend)
-}
-
-// put replaces what is between the two marks in a page.
-func put(page, tables []byte) ([]byte, error) {
-	before, rest, ok := bytes.Cut(page, []byte(begin))
-	_, after, ok2 := bytes.Cut(rest, []byte(end))
-	if !ok || !ok2 {
-		return nil, fmt.Errorf("it lacks the lines %q and %q", begin, end)
-	}
-	return slices.Concat(before, []byte(begin), tables, []byte(end), after), nil
-}
-
 // write puts the tables and the plot into the folder of pages.
 func write(folder string, reports []*shoal.Report, memory []held) error {
-	file := filepath.Join(folder, "strategies.md")
-	page, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	if page, err = put(page, tables(reports, memory)); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
 	svg, err := plotSVG(reports)
 	if err != nil {
 		return err
@@ -151,5 +114,5 @@ func write(folder string, reports []*shoal.Report, memory []held) error {
 	if err := os.WriteFile(filepath.Join(folder, "strategies.svg"), svg, 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(file, page, 0o644)
+	return page.Write(filepath.Join(folder, "strategies.md"), "make compare", tables(reports, memory))
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"shoal/scripts/internal/page"
 	"shoal/testnet"
 )
 
@@ -24,7 +25,7 @@ func main() {
 
 func run() error {
 	program := flag.String("program", "build/shoal", "the `file` of the program whose processes are the peers")
-	page := flag.String("page", "docs/faults.md", "the `file` that gets the table, or - for none")
+	file := flag.String("page", "docs/faults.md", "the `file` that gets the table, or - for none")
 	only := flag.String("only", "", "`text` that the cells to try must contain, as in \"kill leader\"")
 	verbose := flag.String("log", "", "`file` for what the peers log (default: none)")
 	limit := flag.Duration("limit", 45*time.Minute, "give up after this `time`")
@@ -54,8 +55,8 @@ func run() error {
 		return err
 	}
 	bad := slices.ContainsFunc(done, func(o testnet.Outcome) bool { return o.Problem != "" })
-	if *page != "-" {
-		if err := write(*page, cells, done); err != nil {
+	if *file != "-" {
+		if err := page.Write(*file, "make faults", tables(cells, done)); err != nil {
 			return err
 		}
 	}

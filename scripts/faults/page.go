@@ -3,34 +3,12 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 
 	"shoal/internal/sysinfo"
 	"shoal/testnet"
 )
-
-// The tables are written between these two lines of the page.
-const (
-	begin = "<!-- tables of make faults -->\n"
-	end   = "<!-- end -->\n"
-)
-
-// write puts the tables into the page.
-func write(page string, cells []testnet.Cell, done []testnet.Outcome) error {
-	text, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	head, rest, ok := bytes.Cut(text, []byte(begin))
-	_, tail, ok2 := bytes.Cut(rest, []byte(end))
-	if !ok || !ok2 {
-		return fmt.Errorf("%s lacks the lines %q and %q", page, begin, end)
-	}
-	text = slices.Concat(head, []byte(begin), tables(cells, done), []byte(end), tail)
-	return os.WriteFile(page, text, 0o644)
-}
 
 // words say what the kinds of faults are.
 var words = map[string]string{testnet.Kill: "SIGKILL", testnet.Stop: "SIGSTOP"}
