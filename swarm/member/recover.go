@@ -157,6 +157,7 @@ func (c *Core) Adopt(snapshot []byte) error {
 			return fmt.Errorf("member: start the log: %w", err)
 		}
 	}
+	c.watch() // or this member could still be told to recover, a log that has just begun
 	c.settle()
 	return nil
 }
