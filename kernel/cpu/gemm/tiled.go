@@ -16,11 +16,11 @@ type tileSet struct {
 	whole        bool       // no tile takes fewer columns than it has: fewer are copied to where there is room for all
 }
 
-// A product is cut into blocks of tiledKC steps, those into blocks of tiledNC columns, those into blocks of tiledMC rows,
+// A product is cut into blocks of at most tiledKC steps, all about as long, those into blocks of tiledNC columns, those into blocks of tiledMC rows,
 // those into panels as wide as a tile, those into tiles. Within a block of rows a panel of B stays in the first cache and
 // the rows of A in the second.
 const (
-	tiledKC = 256
+	tiledKC = 384
 	tiledNC = 1024
 	tiledMC = 240
 	// packRows is from how many rows of C on it pays to copy B into consecutive cache lines.
@@ -47,9 +47,11 @@ type operand struct {
 func (t *tileSet) run(p product, scratch *Scratch) {
 	s := &scratch.tiled
 	s.b = grow(s.b, min(tiledKC, p.k)*min(tiledNC, p.n+2*t.vector))
-	for pc := 0; pc < p.k; pc += tiledKC {
+	blocks := (p.k + tiledKC - 1) / tiledKC
+	for i := range blocks {
+		from, to := p.k*i/blocks, p.k*(i+1)/blocks
 		for jc := 0; jc < p.n; jc += tiledNC {
-			t.block(&p, s, pc, min(tiledKC, p.k-pc), jc, min(tiledNC, p.n-jc))
+			t.block(&p, s, from, to-from, jc, min(tiledNC, p.n-jc))
 		}
 	}
 }
@@ -100,15 +102,21 @@ func (s *tiledScratch) padded(tiles []tileFunc, width, kc int, a, b, c operand, 
 
 // copyA copies a (rows,cols) to where its rows are not a multiple of copyStride apart.
 func (s *tiledScratch) copyA(a operand, rows, cols int) operand {
-	const pad = 16
-	s.a = grow(s.a, (tiledMC+pad)*(tiledKC+pad))
+	s.a = grow(s.a, max(tiledMC*oddLines(tiledKC), tiledKC*oddLines(tiledMC)))
 	if a.cs == 1 {
-		dst := operand{s.a, cols + pad, 1}
+		dst := operand{s.a, oddLines(cols), 1}
 		copyRows(dst, a, rows, cols)
 		return dst
 	}
-	copyRows(operand{s.a, rows + pad, 1}, operand{a.x, a.cs, 1}, cols, rows)
-	return operand{s.a, 1, rows + pad}
+	ld := oddLines(rows)
+	copyRows(operand{s.a, ld, 1}, operand{a.x, a.cs, 1}, cols, rows)
+	return operand{s.a, 1, ld}
+}
+
+// oddLines is a distance between rows of n elements at which they use all sets of a cache alike.
+func oddLines(n int) int {
+	const line = 16 // elements
+	return ((n+line-1)/line | 1) * line
 }
 
 // widest picks the tiles for the next of cols columns, and how many columns they have.

@@ -5,7 +5,7 @@
 #include "textflag.h"
 
 // func tile512x1x32(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x1x32(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), CX
@@ -18,16 +18,16 @@ TEXT ·tile512x1x32(SB), NOSPLIT, $0-73
 	MOVQ      brs+40(FP), DI
 	SHLQ      $0x02, DI
 	MOVQ      c+48(FP), R8
-	MOVQ      ldc+56(FP), CX
-	SHLQ      $0x02, CX
+	MOVQ      ldc+56(FP), R9
+	SHLQ      $0x02, R9
 	MOVQ      cols+64(FP), CX
-	MOVQ      $+1, R9
-	SHLQ      CL, R9
-	DECQ      R9
-	KMOVW     R9, K1
-	SHRQ      $0x10, R9
-	KMOVW     R9, K2
-	SHRQ      $0x10, R9
+	MOVQ      $+1, R10
+	SHLQ      CL, R10
+	DECQ      R10
+	KMOVW     R10, K1
+	SHRQ      $0x10, R10
+	KMOVW     R10, K2
+	SHRQ      $0x10, R10
 	MOVB      load+72(FP), CL
 	TESTB     CL, CL
 	JZ        zero
@@ -41,8 +41,12 @@ zero:
 	VPXORD Z1, Z1, Z1
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x01, R9, CX
+	ADDQ       R8, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z    (SI), K1, Z2
@@ -63,7 +67,7 @@ store:
 	RET
 
 // func tile512x2x32(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x2x32(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -104,8 +108,15 @@ zero:
 	VPXORD Z3, Z3, Z3
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x02, R10, CX
+	ADDQ       R9, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R10, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z    (DI), K1, Z4
@@ -132,7 +143,7 @@ store:
 	RET
 
 // func tile512x3x32(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x3x32(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -178,8 +189,18 @@ zero:
 	VPXORD Z5, Z5, Z5
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x03, R10, CX
+	ADDQ       R9, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R10, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R10, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z    (DI), K1, Z6
@@ -212,7 +233,7 @@ store:
 	RET
 
 // func tile512x4x32(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x4x32(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -263,8 +284,21 @@ zero:
 	VPXORD Z7, Z7, Z7
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x04, R11, CX
+	ADDQ       R10, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R11, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R11, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R11, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z    (R8), K1, Z8
@@ -303,7 +337,7 @@ store:
 	RET
 
 // func tile512x5x32(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x5x32(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -360,8 +394,24 @@ zero:
 	VPXORD Z9, Z9, Z9
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x05, R12, CX
+	ADDQ       R11, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z    (R9), K1, Z10
@@ -407,7 +457,7 @@ store:
 	RET
 
 // func tile512x6x32(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x6x32(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -469,8 +519,27 @@ zero:
 	VPXORD Z11, Z11, Z11
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x06, R12, CX
+	ADDQ       R11, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z    (R9), K1, Z12
@@ -522,7 +591,7 @@ store:
 	RET
 
 // func tile512x7x32(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x7x32(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -589,8 +658,30 @@ zero:
 	VPXORD Z13, Z13, Z13
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x07, R12, CX
+	ADDQ       R11, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z    (R9), K1, Z14
@@ -648,7 +739,7 @@ store:
 	RET
 
 // func tile512x8x32(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x8x32(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -720,8 +811,33 @@ zero:
 	VPXORD Z15, Z15, Z15
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x08, R12, CX
+	ADDQ       R11, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z    (R9), K1, Z16
@@ -785,7 +901,7 @@ store:
 	RET
 
 // func tile512x9x32(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x9x32(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -863,8 +979,36 @@ zero:
 	VPXORD Z17, Z17, Z17
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x09, R13, CX
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z    (R10), K1, Z18
@@ -935,7 +1079,7 @@ store:
 	RET
 
 // func tile512x10x32(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x10x32(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -1018,8 +1162,39 @@ zero:
 	VPXORD Z19, Z19, Z19
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x0a, R13, CX
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z    (R10), K1, Z20
@@ -1096,7 +1271,7 @@ store:
 	RET
 
 // func tile512x11x32(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x11x32(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -1184,8 +1359,42 @@ zero:
 	VPXORD Z21, Z21, Z21
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x0b, R13, CX
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z    (R10), K1, Z22
@@ -1268,7 +1477,7 @@ store:
 	RET
 
 // func tile512x12x32(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x12x32(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -1361,8 +1570,45 @@ zero:
 	VPXORD Z23, Z23, Z23
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x0c, R13, CX
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z    (R10), K1, Z24
@@ -1451,7 +1697,7 @@ store:
 	RET
 
 // func tile512x1x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x1x16(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), CX
@@ -1464,14 +1710,14 @@ TEXT ·tile512x1x16(SB), NOSPLIT, $0-73
 	MOVQ      brs+40(FP), DI
 	SHLQ      $0x02, DI
 	MOVQ      c+48(FP), R8
-	MOVQ      ldc+56(FP), CX
-	SHLQ      $0x02, CX
+	MOVQ      ldc+56(FP), R9
+	SHLQ      $0x02, R9
 	MOVQ      cols+64(FP), CX
-	MOVQ      $+1, R9
-	SHLQ      CL, R9
-	DECQ      R9
-	KMOVW     R9, K1
-	SHRQ      $0x10, R9
+	MOVQ      $+1, R10
+	SHLQ      CL, R10
+	DECQ      R10
+	KMOVW     R10, K1
+	SHRQ      $0x10, R10
 	MOVB      load+72(FP), CL
 	TESTB     CL, CL
 	JZ        zero
@@ -1483,8 +1729,11 @@ zero:
 	VPXORD Z0, Z0, Z0
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x01, R9, CX
+	ADDQ       R8, CX
+	PREFETCHT1 (CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z        (SI), K1, Z1
@@ -1501,7 +1750,7 @@ store:
 	RET
 
 // func tile512x2x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x2x16(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -1536,8 +1785,13 @@ zero:
 	VPXORD Z1, Z1, Z1
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x02, R10, CX
+	ADDQ       R9, CX
+	PREFETCHT1 (CX)
+	ADDQ       R10, CX
+	PREFETCHT1 (CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z        (DI), K1, Z2
@@ -1557,7 +1811,7 @@ store:
 	RET
 
 // func tile512x3x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x3x16(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -1595,8 +1849,15 @@ zero:
 	VPXORD Z2, Z2, Z2
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x03, R10, CX
+	ADDQ       R9, CX
+	PREFETCHT1 (CX)
+	ADDQ       R10, CX
+	PREFETCHT1 (CX)
+	ADDQ       R10, CX
+	PREFETCHT1 (CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z        (DI), K1, Z3
@@ -1619,7 +1880,7 @@ store:
 	RET
 
 // func tile512x4x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x4x16(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -1660,8 +1921,17 @@ zero:
 	VPXORD Z3, Z3, Z3
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x04, R11, CX
+	ADDQ       R10, CX
+	PREFETCHT1 (CX)
+	ADDQ       R11, CX
+	PREFETCHT1 (CX)
+	ADDQ       R11, CX
+	PREFETCHT1 (CX)
+	ADDQ       R11, CX
+	PREFETCHT1 (CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z        (R8), K1, Z4
@@ -1687,7 +1957,7 @@ store:
 	RET
 
 // func tile512x5x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x5x16(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -1732,8 +2002,19 @@ zero:
 	VPXORD Z4, Z4, Z4
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x05, R12, CX
+	ADDQ       R11, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z        (R9), K1, Z5
@@ -1763,7 +2044,7 @@ store:
 	RET
 
 // func tile512x6x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x6x16(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -1811,8 +2092,21 @@ zero:
 	VPXORD Z5, Z5, Z5
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x06, R12, CX
+	ADDQ       R11, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z        (R9), K1, Z6
@@ -1845,7 +2139,7 @@ store:
 	RET
 
 // func tile512x7x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x7x16(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -1896,8 +2190,23 @@ zero:
 	VPXORD Z6, Z6, Z6
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x07, R12, CX
+	ADDQ       R11, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z        (R9), K1, Z7
@@ -1933,7 +2242,7 @@ store:
 	RET
 
 // func tile512x8x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x8x16(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -1987,8 +2296,25 @@ zero:
 	VPXORD Z7, Z7, Z7
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x08, R12, CX
+	ADDQ       R11, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z        (R9), K1, Z8
@@ -2027,7 +2353,7 @@ store:
 	RET
 
 // func tile512x9x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x9x16(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -2085,8 +2411,27 @@ zero:
 	VPXORD Z8, Z8, Z8
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x09, R13, CX
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z        (R10), K1, Z9
@@ -2129,7 +2474,7 @@ store:
 	RET
 
 // func tile512x10x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x10x16(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -2190,8 +2535,29 @@ zero:
 	VPXORD Z9, Z9, Z9
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x0a, R13, CX
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z        (R10), K1, Z10
@@ -2237,7 +2603,7 @@ store:
 	RET
 
 // func tile512x11x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x11x16(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -2301,8 +2667,31 @@ zero:
 	VPXORD Z10, Z10, Z10
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x0b, R13, CX
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z        (R10), K1, Z11
@@ -2351,7 +2740,7 @@ store:
 	RET
 
 // func tile512x12x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x12x16(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -2418,8 +2807,33 @@ zero:
 	VPXORD Z11, Z11, Z11
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x0c, R13, CX
+	ADDQ       R12, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z        (R10), K1, Z12
@@ -2471,7 +2885,7 @@ store:
 	RET
 
 // func tile512x13x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x13x16(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -2542,8 +2956,35 @@ zero:
 	VPXORD Z12, Z12, Z12
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x0d, R14, CX
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z        (R11), K1, Z13
@@ -2599,7 +3040,7 @@ store:
 	RET
 
 // func tile512x14x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x14x16(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -2673,8 +3114,37 @@ zero:
 	VPXORD Z13, Z13, Z13
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x0e, R14, CX
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z        (R11), K1, Z14
@@ -2733,7 +3203,7 @@ store:
 	RET
 
 // func tile512x15x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x15x16(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -2810,8 +3280,39 @@ zero:
 	VPXORD Z14, Z14, Z14
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x0f, R14, CX
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z        (R11), K1, Z15
@@ -2873,7 +3374,7 @@ store:
 	RET
 
 // func tile512x16x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile512x16x16(SB), NOSPLIT, $0-73
 	MOVQ      k+0(FP), AX
 	MOVQ      ars+16(FP), DX
@@ -2953,8 +3454,41 @@ zero:
 	VPXORD Z15, Z15, Z15
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x10, R14, CX
+	ADDQ       R13, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	ADDQ       R14, CX
+	PREFETCHT1 (CX)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS.Z        (R11), K1, Z16
@@ -3029,7 +3563,7 @@ DATA iota8<>+28(SB)/4, $0x00000007
 GLOBL iota8<>(SB), RODATA|NOPTR, $32
 
 // func tile256x1x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·tile256x1x16(SB), NOSPLIT, $0-73
 	MOVQ    k+0(FP), AX
 	MOVQ    ars+16(FP), CX
@@ -3044,12 +3578,12 @@ TEXT ·tile256x1x16(SB), NOSPLIT, $0-73
 	MOVQ    c+48(FP), DI
 	MOVQ    ldc+56(FP), R8
 	SHLQ    $0x02, R8
-	MOVB    load+72(FP), R8
-	TESTB   R8, R8
+	MOVB    load+72(FP), R9
+	TESTB   R9, R9
 	JZ      zero
-	MOVQ    DI, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
+	MOVQ    DI, R9
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
 	JMP     start
 
 zero:
@@ -3057,8 +3591,11 @@ zero:
 	VXORPS Y1, Y1, Y1
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x01, R8, R8
+	ADDQ       DI, R8
+	PREFETCHT1 (R8)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS      (CX), Y2
@@ -3079,7 +3616,7 @@ store:
 	RET
 
 // func tile256x2x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·tile256x2x16(SB), NOSPLIT, $0-73
 	MOVQ    k+0(FP), AX
 	MOVQ    ars+16(FP), CX
@@ -3112,8 +3649,13 @@ zero:
 	VXORPS Y3, Y3, Y3
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x02, R9, R10
+	ADDQ       R8, R10
+	PREFETCHT1 (R10)
+	ADDQ       R9, R10
+	PREFETCHT1 (R10)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS      (SI), Y4
@@ -3140,7 +3682,7 @@ store:
 	RET
 
 // func tile256x3x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·tile256x3x16(SB), NOSPLIT, $0-73
 	MOVQ    k+0(FP), AX
 	MOVQ    ars+16(FP), CX
@@ -3178,8 +3720,15 @@ zero:
 	VXORPS Y5, Y5, Y5
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x03, R9, R10
+	ADDQ       R8, R10
+	PREFETCHT1 (R10)
+	ADDQ       R9, R10
+	PREFETCHT1 (R10)
+	ADDQ       R9, R10
+	PREFETCHT1 (R10)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS      (SI), Y6
@@ -3212,7 +3761,7 @@ store:
 	RET
 
 // func tile256x4x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·tile256x4x16(SB), NOSPLIT, $0-73
 	MOVQ    k+0(FP), AX
 	MOVQ    ars+16(FP), CX
@@ -3255,8 +3804,17 @@ zero:
 	VXORPS Y7, Y7, Y7
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x04, R10, R11
+	ADDQ       R9, R11
+	PREFETCHT1 (R11)
+	ADDQ       R10, R11
+	PREFETCHT1 (R11)
+	ADDQ       R10, R11
+	PREFETCHT1 (R11)
+	ADDQ       R10, R11
+	PREFETCHT1 (R11)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS      (DI), Y8
@@ -3295,7 +3853,7 @@ store:
 	RET
 
 // func tile256x5x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·tile256x5x16(SB), NOSPLIT, $0-73
 	MOVQ    k+0(FP), AX
 	MOVQ    ars+16(FP), CX
@@ -3344,8 +3902,19 @@ zero:
 	VXORPS Y9, Y9, Y9
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x05, R11, R12
+	ADDQ       R10, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS      (R8), Y10
@@ -3391,7 +3960,7 @@ store:
 	RET
 
 // func tile256x6x16(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·tile256x6x16(SB), NOSPLIT, $0-73
 	MOVQ    k+0(FP), AX
 	MOVQ    ars+16(FP), CX
@@ -3445,8 +4014,21 @@ zero:
 	VXORPS Y11, Y11, Y11
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x06, R11, R12
+	ADDQ       R10, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMOVUPS      (R8), Y12
@@ -3498,7 +4080,7 @@ store:
 	RET
 
 // func tile256x1x8(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX2, FMA3, SSE2
+// Requires: AVX, AVX2, FMA3, MMX+, SSE2
 TEXT ·tile256x1x8(SB), NOSPLIT, $0-73
 	MOVQ         k+0(FP), AX
 	MOVQ         ars+16(FP), CX
@@ -3513,23 +4095,26 @@ TEXT ·tile256x1x8(SB), NOSPLIT, $0-73
 	MOVQ         c+48(FP), DI
 	MOVQ         ldc+56(FP), R8
 	SHLQ         $0x02, R8
-	MOVQ         cols+64(FP), R8
-	MOVQ         R8, X0
+	MOVQ         cols+64(FP), R9
+	MOVQ         R9, X0
 	VPBROADCASTD X0, Y0
 	VPCMPGTD     iota8<>+0(SB), Y0, Y0
-	MOVB         load+72(FP), R8
-	TESTB        R8, R8
+	MOVB         load+72(FP), R9
+	TESTB        R9, R9
 	JZ           zero
-	MOVQ         DI, R8
-	VMASKMOVPS   (R8), Y0, Y1
+	MOVQ         DI, R9
+	VMASKMOVPS   (R9), Y0, Y1
 	JMP          start
 
 zero:
 	VXORPS Y1, Y1, Y1
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x01, R8, R8
+	ADDQ       DI, R8
+	PREFETCHT1 (R8)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMASKMOVPS   (CX), Y0, Y2
@@ -3547,7 +4132,7 @@ store:
 	RET
 
 // func tile256x2x8(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX2, FMA3, SSE2
+// Requires: AVX, AVX2, FMA3, MMX+, SSE2
 TEXT ·tile256x2x8(SB), NOSPLIT, $0-73
 	MOVQ         k+0(FP), AX
 	MOVQ         ars+16(FP), CX
@@ -3580,8 +4165,13 @@ zero:
 	VXORPS Y2, Y2, Y2
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x02, R9, R10
+	ADDQ       R8, R10
+	PREFETCHT1 (R10)
+	ADDQ       R9, R10
+	PREFETCHT1 (R10)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMASKMOVPS   (SI), Y0, Y3
@@ -3603,7 +4193,7 @@ store:
 	RET
 
 // func tile256x3x8(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX2, FMA3, SSE2
+// Requires: AVX, AVX2, FMA3, MMX+, SSE2
 TEXT ·tile256x3x8(SB), NOSPLIT, $0-73
 	MOVQ         k+0(FP), AX
 	MOVQ         ars+16(FP), CX
@@ -3639,8 +4229,15 @@ zero:
 	VXORPS Y3, Y3, Y3
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x03, R9, R10
+	ADDQ       R8, R10
+	PREFETCHT1 (R10)
+	ADDQ       R9, R10
+	PREFETCHT1 (R10)
+	ADDQ       R9, R10
+	PREFETCHT1 (R10)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMASKMOVPS   (SI), Y0, Y4
@@ -3666,7 +4263,7 @@ store:
 	RET
 
 // func tile256x4x8(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX2, FMA3, SSE2
+// Requires: AVX, AVX2, FMA3, MMX+, SSE2
 TEXT ·tile256x4x8(SB), NOSPLIT, $0-73
 	MOVQ         k+0(FP), AX
 	MOVQ         ars+16(FP), CX
@@ -3705,8 +4302,17 @@ zero:
 	VXORPS Y4, Y4, Y4
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x04, R10, R11
+	ADDQ       R9, R11
+	PREFETCHT1 (R11)
+	ADDQ       R10, R11
+	PREFETCHT1 (R11)
+	ADDQ       R10, R11
+	PREFETCHT1 (R11)
+	ADDQ       R10, R11
+	PREFETCHT1 (R11)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMASKMOVPS   (DI), Y0, Y5
@@ -3736,7 +4342,7 @@ store:
 	RET
 
 // func tile256x5x8(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX2, FMA3, SSE2
+// Requires: AVX, AVX2, FMA3, MMX+, SSE2
 TEXT ·tile256x5x8(SB), NOSPLIT, $0-73
 	MOVQ         k+0(FP), AX
 	MOVQ         ars+16(FP), CX
@@ -3779,8 +4385,19 @@ zero:
 	VXORPS Y5, Y5, Y5
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x05, R11, R12
+	ADDQ       R10, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMASKMOVPS   (R8), Y0, Y6
@@ -3815,7 +4432,7 @@ store:
 	RET
 
 // func tile256x6x8(k int, a *float32, ars int, acs int, b *float32, brs int, c *float32, ldc int, cols int, load bool)
-// Requires: AVX, AVX2, FMA3, SSE2
+// Requires: AVX, AVX2, FMA3, MMX+, SSE2
 TEXT ·tile256x6x8(SB), NOSPLIT, $0-73
 	MOVQ         k+0(FP), AX
 	MOVQ         ars+16(FP), CX
@@ -3861,8 +4478,21 @@ zero:
 	VXORPS Y6, Y6, Y6
 
 start:
-	TESTQ AX, AX
-	JZ    store
+	IMUL3Q     $0x06, R11, R12
+	ADDQ       R10, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	ADDQ       R11, R12
+	PREFETCHT1 (R12)
+	TESTQ      AX, AX
+	JZ         store
 
 step:
 	VMASKMOVPS   (R8), Y0, Y7

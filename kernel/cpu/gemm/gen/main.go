@@ -114,6 +114,21 @@ func (t *tile) eachC(f func(i, j int, at Mem)) {
 	}
 }
 
+// ahead has the tile below this one fetched, which comes next: its old values would be waited for, or its stores.
+func (t *tile) ahead() {
+	row := GP64()
+	IMUL3Q(Imm(uint64(t.rows)), t.ldc, row)
+	ADDQ(t.c, row)
+	for i := range t.rows {
+		for at := 0; at < t.vecs*t.bytes; at += 64 {
+			PREFETCHT1(Mem{Base: row, Disp: at})
+		}
+		if i < t.rows-1 {
+			ADDQ(t.ldc, row)
+		}
+	}
+}
+
 // body emits the rest of the function: old values or 0, the steps of k, the stores.
 func (t *tile) body() {
 	for range t.rows {
@@ -135,6 +150,7 @@ func (t *tile) body() {
 		}
 	}
 	Label("start")
+	t.ahead()
 	TESTQ(t.k, t.k)
 	JZ(LabelRef("store"))
 	Label("step")
