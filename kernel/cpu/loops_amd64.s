@@ -15,14 +15,14 @@ TEXT ·add512(SB), NOSPLIT, $0-32
 	SUBQ $0x10, BX
 	JLT  tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS (CX)(SI*1), Z0
 	VMOVUPS (DX)(SI*1), Z1
 	VADDPS  Z1, Z0, Z0
 	VMOVUPS Z0, (AX)(SI*1)
 	ADDQ    $0x40, SI
 	SUBQ    $0x10, BX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ      $0x10, BX
@@ -52,13 +52,13 @@ TEXT ·scale512(SB), NOSPLIT, $0-28
 	SUBQ         $0x10, DX
 	JLT          tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS (CX)(BX*1), Z1
 	VMULPS  Z0, Z1, Z1
 	VMOVUPS Z1, (AX)(BX*1)
 	ADDQ    $0x40, BX
 	SUBQ    $0x10, DX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ      $0x10, DX
@@ -87,14 +87,14 @@ TEXT ·dot512(SB), NOSPLIT, $0-28
 	SUBQ    $0x10, DX
 	JLT     tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS (AX)(BX*1), Z1
 	VMOVUPS (CX)(BX*1), Z2
 	VMULPS  Z2, Z1, Z1
 	VADDPS  Z1, Z0, Z0
 	ADDQ    $0x40, BX
 	SUBQ    $0x10, DX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ      $0x10, DX
@@ -133,14 +133,14 @@ TEXT ·relu512(SB), NOSPLIT, $0-24
 	SUBQ    $0x10, DX
 	JLT     tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS   (CX)(BX*1), Z1
 	VCMPPS    $0x06, Z0, Z1, K1
 	VBLENDMPS Z1, Z0, K1, Z2
 	VMOVUPS   Z2, (AX)(BX*1)
 	ADDQ      $0x40, BX
 	SUBQ      $0x10, DX
-	JGE       vectors1
+	JGE       vectors1x1
 
 tail1:
 	ADDQ      $0x10, DX
@@ -171,7 +171,7 @@ TEXT ·reluBackward512(SB), NOSPLIT, $0-32
 	SUBQ    $0x10, BX
 	JLT     tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS   (CX)(SI*1), Z1
 	VMOVUPS   (DX)(SI*1), Z2
 	VCMPPS    $0x1e, Z0, Z1, K1
@@ -179,7 +179,7 @@ vectors1:
 	VMOVUPS   Z3, (AX)(SI*1)
 	ADDQ      $0x40, SI
 	SUBQ      $0x10, BX
-	JGE       vectors1
+	JGE       vectors1x1
 
 tail1:
 	ADDQ      $0x10, BX
@@ -211,7 +211,7 @@ TEXT ·sumColumns512(SB), NOSPLIT, $0-40
 	SUBQ $0x10, DX
 	JLT  tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS constants<>+0(SB), Z0
 	MOVQ    count+32(FP), R8
 	LEAQ    (CX)(SI*1), DI
@@ -225,7 +225,7 @@ rows2:
 	VMOVUPS Z0, (AX)(SI*1)
 	ADDQ    $0x40, SI
 	SUBQ    $0x10, DX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ      $0x10, DX
@@ -263,7 +263,7 @@ TEXT ·gelu512(SB), NOSPLIT, $0-24
 	SUBQ    $0x10, DX
 	JLT     tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS (CX)(BX*1), Z2
 	VMULPS  Z2, Z2, Z3
 	VMULPS  constants<>+192(SB), Z3, Z3
@@ -305,7 +305,7 @@ vectors1:
 	VMOVUPS Z2, (AX)(BX*1)
 	ADDQ    $0x40, BX
 	SUBQ    $0x10, DX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ      $0x10, DX
@@ -375,7 +375,7 @@ TEXT ·geluBackward512(SB), NOSPLIT, $0-32
 	SUBQ    $0x10, BX
 	JLT     tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS (CX)(SI*1), Z5
 	VMINPS  Z5, Z3, Z5
 	VMAXPS  Z5, Z2, Z5
@@ -428,7 +428,7 @@ vectors1:
 	VMOVUPS Z5, (AX)(SI*1)
 	ADDQ    $0x40, SI
 	SUBQ    $0x10, BX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ      $0x10, BX
@@ -516,7 +516,7 @@ rows1:
 	SUBQ    $0x10, R9
 	JLT     tail2
 
-vectors2:
+vectors1x2:
 	VMOVUPS (AX)(R8*1), Z6
 	VMULPS  Z0, Z6, Z6
 	VMOVUPS Z6, (AX)(R8*1)
@@ -524,7 +524,7 @@ vectors2:
 	VMOVUPS Z5, Z5
 	ADDQ    $0x40, R8
 	SUBQ    $0x10, R9
-	JGE     vectors2
+	JGE     vectors1x2
 
 tail2:
 	ADDQ      $0x10, R9
@@ -558,7 +558,7 @@ done2:
 	SUBQ          $0x10, R9
 	JLT           tail3
 
-vectors3:
+vectors1x3:
 	VMOVUPS (AX)(R8*1), Z9
 	VSUBPS  Z5, Z9, Z9
 	VMINPS  Z9, Z4, Z9
@@ -595,7 +595,7 @@ vectors3:
 	VADDPS  Z9, Z6, Z6
 	ADDQ    $0x40, R8
 	SUBQ    $0x10, R9
-	JGE     vectors3
+	JGE     vectors1x3
 
 tail3:
 	ADDQ      $0x10, R9
@@ -686,7 +686,7 @@ rows1:
 	SUBQ         $0x10, R11
 	JLT          tail2
 
-vectors2:
+vectors1x2:
 	VMOVUPS (AX)(R10*1), Z6
 	VMULPS  Z2, Z6, Z6
 	VSUBPS  Z4, Z6, Z6
@@ -729,7 +729,7 @@ vectors2:
 	VMOVUPS Z6, (CX)(R10*1)
 	ADDQ    $0x40, R10
 	SUBQ    $0x10, R11
-	JGE     vectors2
+	JGE     vectors1x2
 
 tail2:
 	ADDQ      $0x10, R11
@@ -794,42 +794,63 @@ done2:
 // func layerNorm512(y *float32, mean *float32, rstd *float32, x *float32, gamma *float32, beta *float32, rows int, cols int, n float32)
 // Requires: AVX, AVX512F
 TEXT ·layerNorm512(SB), NOSPLIT, $0-68
-	MOVQ    y+0(FP), AX
-	MOVQ    mean+8(FP), CX
-	MOVQ    rstd+16(FP), DX
-	MOVQ    x+24(FP), BX
-	MOVQ    gamma+32(FP), SI
-	MOVQ    beta+40(FP), DI
-	MOVQ    rows+48(FP), R8
-	MOVQ    cols+56(FP), R9
-	VMOVUPS constants<>+0(SB), Z0
+	MOVQ y+0(FP), AX
+	MOVQ mean+8(FP), CX
+	MOVQ rstd+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ gamma+32(FP), SI
+	MOVQ beta+40(FP), DI
+	MOVQ rows+48(FP), R8
+	MOVQ cols+56(FP), R9
+	MOVQ R8, R12
+	ANDQ $0x01, R8
+	SHRQ $0x01, R12
+	JZ   one1
 
-rows1:
+rows2:
+	LEAQ    (BX)(R9*4), R13
+	LEAQ    (AX)(R9*4), R14
+	VMOVUPS constants<>+0(SB), Z0
 	VMOVUPS constants<>+0(SB), Z1
 	XORQ    R10, R10
 	MOVQ    R9, R11
 	SUBQ    $0x10, R11
-	JLT     tail2
+	JLT     tail3
 
-vectors2:
+vectors1x3:
 	VMOVUPS (BX)(R10*1), Z2
+	VADDPS  Z2, Z0, Z0
+	VMOVUPS (R13)(R10*1), Z2
 	VADDPS  Z2, Z1, Z1
 	ADDQ    $0x40, R10
 	SUBQ    $0x10, R11
-	JGE     vectors2
+	JGE     vectors1x3
 
-tail2:
+tail3:
 	ADDQ      $0x10, R11
-	JZ        done2
-	LEAQ      masks<>+64(SB), R12
+	JZ        done3
+	LEAQ      masks<>+64(SB), R15
 	SHLQ      $0x02, R11
-	SUBQ      R11, R12
-	VMOVDQU32 (R12), Z2
+	SUBQ      R11, R15
+	VMOVDQU32 (R15), Z2
 	VPTESTMD  Z2, Z2, K1
 	VMOVUPS.Z (BX)(R10*1), K1, Z2
+	VADDPS    Z2, Z0, Z0
+	VMOVUPS.Z (R13)(R10*1), K1, Z2
 	VADDPS    Z2, Z1, Z1
 
-done2:
+done3:
+	VEXTRACTF64X4 $0x01, Z0, Y2
+	VADDPS        Y2, Y0, Y2
+	VEXTRACTF128  $0x01, Y2, X0
+	VADDPS        X0, X2, X0
+	VPERMILPS     $0x0e, X0, X2
+	VADDPS        X2, X0, X0
+	VPERMILPS     $0x01, X0, X2
+	VADDPS        X2, X0, X0
+	VDIVSS        n+64(FP), X0, X0
+	VMOVSS        X0, (CX)
+	VBROADCASTSS  X0, Z0
 	VEXTRACTF64X4 $0x01, Z1, Y2
 	VADDPS        Y2, Y1, Y2
 	VEXTRACTF128  $0x01, Y2, X1
@@ -839,38 +860,48 @@ done2:
 	VPERMILPS     $0x01, X1, X2
 	VADDPS        X2, X1, X1
 	VDIVSS        n+64(FP), X1, X1
-	VMOVSS        X1, (CX)
+	VMOVSS        X1, 4(CX)
 	VBROADCASTSS  X1, Z1
 	VMOVUPS       constants<>+0(SB), Z2
+	VMOVUPS       constants<>+0(SB), Z3
 	XORQ          R10, R10
 	MOVQ          R9, R11
 	SUBQ          $0x10, R11
-	JLT           tail3
+	JLT           tail4
 
-vectors3:
+vectors1x4:
 	VMOVUPS (BX)(R10*1), Z4
-	VSUBPS  Z1, Z4, Z4
+	VSUBPS  Z0, Z4, Z4
 	VMULPS  Z4, Z4, Z4
 	VADDPS  Z4, Z2, Z2
+	VMOVUPS (R13)(R10*1), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z4, Z4, Z4
+	VADDPS  Z4, Z3, Z3
 	ADDQ    $0x40, R10
 	SUBQ    $0x10, R11
-	JGE     vectors3
+	JGE     vectors1x4
 
-tail3:
+tail4:
 	ADDQ      $0x10, R11
-	JZ        done3
-	LEAQ      masks<>+64(SB), R12
+	JZ        done4
+	LEAQ      masks<>+64(SB), R15
 	SHLQ      $0x02, R11
-	SUBQ      R11, R12
-	VMOVDQU32 (R12), Z4
+	SUBQ      R11, R15
+	VMOVDQU32 (R15), Z4
 	VPTESTMD  Z4, Z4, K1
 	VMOVUPS.Z (BX)(R10*1), K1, Z4
+	VSUBPS    Z0, Z4, Z4
+	VMULPS    Z4, Z4, Z4
+	VMOVUPS.Z Z4, K1, Z4
+	VADDPS    Z4, Z2, Z2
+	VMOVUPS.Z (R13)(R10*1), K1, Z4
 	VSUBPS    Z1, Z4, Z4
 	VMULPS    Z4, Z4, Z4
-	VBLENDMPS Z4, Z0, K1, Z3
-	VADDPS    Z3, Z2, Z2
+	VMOVUPS.Z Z4, K1, Z4
+	VADDPS    Z4, Z3, Z3
 
-done3:
+done4:
 	VEXTRACTF64X4 $0x01, Z2, Y4
 	VADDPS        Y4, Y2, Y4
 	VEXTRACTF128  $0x01, Y4, X2
@@ -886,54 +917,210 @@ done3:
 	VDIVSS        X2, X4, X4
 	VMOVSS        X4, (DX)
 	VBROADCASTSS  X4, Z2
+	VEXTRACTF64X4 $0x01, Z3, Y4
+	VADDPS        Y4, Y3, Y4
+	VEXTRACTF128  $0x01, Y4, X3
+	VADDPS        X3, X4, X3
+	VPERMILPS     $0x0e, X3, X4
+	VADDPS        X4, X3, X3
+	VPERMILPS     $0x01, X3, X4
+	VADDPS        X4, X3, X3
+	VDIVSS        n+64(FP), X3, X3
+	VADDSS        constants<>+1344(SB), X3, X3
+	VSQRTSS       X3, X3, X3
+	VMOVSS        constants<>+960(SB), X4
+	VDIVSS        X3, X4, X4
+	VMOVSS        X4, 4(DX)
+	VBROADCASTSS  X4, Z3
 	XORQ          R10, R10
 	MOVQ          R9, R11
 	SUBQ          $0x10, R11
-	JLT           tail4
+	JLT           tail5
 
-vectors4:
-	VMOVUPS (BX)(R10*1), Z4
-	VSUBPS  Z1, Z4, Z4
-	VMULPS  Z2, Z4, Z4
-	VMOVUPS (SI)(R10*1), Z5
-	VMULPS  Z5, Z4, Z4
+vectors1x5:
+	VMOVUPS (SI)(R10*1), Z4
 	VMOVUPS (DI)(R10*1), Z5
+	VMOVUPS (BX)(R10*1), Z6
+	VSUBPS  Z0, Z6, Z6
+	VMULPS  Z2, Z6, Z6
+	VMULPS  Z4, Z6, Z6
+	VADDPS  Z5, Z6, Z6
+	VMOVUPS Z6, (AX)(R10*1)
+	VMOVUPS (R13)(R10*1), Z6
+	VSUBPS  Z1, Z6, Z6
+	VMULPS  Z3, Z6, Z6
+	VMULPS  Z4, Z6, Z4
 	VADDPS  Z5, Z4, Z4
-	VMOVUPS Z4, (AX)(R10*1)
+	VMOVUPS Z4, (R14)(R10*1)
 	ADDQ    $0x40, R10
 	SUBQ    $0x10, R11
-	JGE     vectors4
+	JGE     vectors1x5
 
-tail4:
+tail5:
 	ADDQ      $0x10, R11
-	JZ        done4
-	LEAQ      masks<>+64(SB), R12
+	JZ        done5
+	LEAQ      masks<>+64(SB), R15
 	SHLQ      $0x02, R11
-	SUBQ      R11, R12
-	VMOVDQU32 (R12), Z4
+	SUBQ      R11, R15
+	VMOVDQU32 (R15), Z4
 	VPTESTMD  Z4, Z4, K1
-	VMOVUPS.Z (BX)(R10*1), K1, Z4
-	VSUBPS    Z1, Z4, Z1
-	VMULPS    Z2, Z1, Z1
-	VMOVUPS.Z (SI)(R10*1), K1, Z2
-	VMULPS    Z2, Z1, Z1
-	VMOVUPS.Z (DI)(R10*1), K1, Z2
-	VADDPS    Z2, Z1, Z1
-	VMOVUPS   Z1, K1, (AX)(R10*1)
+	VMOVUPS.Z (SI)(R10*1), K1, Z4
+	VMOVUPS.Z (DI)(R10*1), K1, Z5
+	VMOVUPS.Z (BX)(R10*1), K1, Z6
+	VSUBPS    Z0, Z6, Z0
+	VMULPS    Z2, Z0, Z0
+	VMULPS    Z4, Z0, Z0
+	VADDPS    Z5, Z0, Z0
+	VMOVUPS   Z0, K1, (AX)(R10*1)
+	VMOVUPS.Z (R13)(R10*1), K1, Z0
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z3, Z0, Z0
+	VMULPS    Z4, Z0, Z0
+	VADDPS    Z5, Z0, Z0
+	VMOVUPS   Z0, K1, (R14)(R10*1)
 
-done4:
+done5:
+	ADDQ  $0x08, CX
+	ADDQ  $0x08, DX
+	LEAQ  (BX)(R9*4), BX
+	LEAQ  (BX)(R9*4), BX
+	LEAQ  (AX)(R9*4), AX
+	LEAQ  (AX)(R9*4), AX
+	DECQ  R12
+	JNZ   rows2
+	TESTQ R8, R8
+	JZ    done1
+
+one1:
+	VMOVUPS constants<>+0(SB), Z0
+	XORQ    R10, R10
+	MOVQ    R9, R11
+	SUBQ    $0x10, R11
+	JLT     tail6
+
+vectors1x6:
+	VMOVUPS (BX)(R10*1), Z1
+	VADDPS  Z1, Z0, Z0
+	ADDQ    $0x40, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x6
+
+tail6:
+	ADDQ      $0x10, R11
+	JZ        done6
+	LEAQ      masks<>+64(SB), R8
+	SHLQ      $0x02, R11
+	SUBQ      R11, R8
+	VMOVDQU32 (R8), Z1
+	VPTESTMD  Z1, Z1, K1
+	VMOVUPS.Z (BX)(R10*1), K1, Z1
+	VADDPS    Z1, Z0, Z0
+
+done6:
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VADDPS        Y1, Y0, Y1
+	VEXTRACTF128  $0x01, Y1, X0
+	VADDPS        X0, X1, X0
+	VPERMILPS     $0x0e, X0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x01, X0, X1
+	VADDPS        X1, X0, X0
+	VDIVSS        n+64(FP), X0, X0
+	VMOVSS        X0, (CX)
+	VBROADCASTSS  X0, Z0
+	VMOVUPS       constants<>+0(SB), Z1
+	XORQ          R10, R10
+	MOVQ          R9, R11
+	SUBQ          $0x10, R11
+	JLT           tail7
+
+vectors1x7:
+	VMOVUPS (BX)(R10*1), Z2
+	VSUBPS  Z0, Z2, Z2
+	VMULPS  Z2, Z2, Z2
+	VADDPS  Z2, Z1, Z1
+	ADDQ    $0x40, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x7
+
+tail7:
+	ADDQ      $0x10, R11
+	JZ        done7
+	LEAQ      masks<>+64(SB), R8
+	SHLQ      $0x02, R11
+	SUBQ      R11, R8
+	VMOVDQU32 (R8), Z2
+	VPTESTMD  Z2, Z2, K1
+	VMOVUPS.Z (BX)(R10*1), K1, Z2
+	VSUBPS    Z0, Z2, Z2
+	VMULPS    Z2, Z2, Z2
+	VMOVUPS.Z Z2, K1, Z2
+	VADDPS    Z2, Z1, Z1
+
+done7:
+	VEXTRACTF64X4 $0x01, Z1, Y2
+	VADDPS        Y2, Y1, Y2
+	VEXTRACTF128  $0x01, Y2, X1
+	VADDPS        X1, X2, X1
+	VPERMILPS     $0x0e, X1, X2
+	VADDPS        X2, X1, X1
+	VPERMILPS     $0x01, X1, X2
+	VADDPS        X2, X1, X1
+	VDIVSS        n+64(FP), X1, X1
+	VADDSS        constants<>+1344(SB), X1, X1
+	VSQRTSS       X1, X1, X1
+	VMOVSS        constants<>+960(SB), X2
+	VDIVSS        X1, X2, X2
+	VMOVSS        X2, (DX)
+	VBROADCASTSS  X2, Z1
+	XORQ          R10, R10
+	MOVQ          R9, R11
+	SUBQ          $0x10, R11
+	JLT           tail8
+
+vectors1x8:
+	VMOVUPS (SI)(R10*1), Z2
+	VMOVUPS (DI)(R10*1), Z3
+	VMOVUPS (BX)(R10*1), Z4
+	VSUBPS  Z0, Z4, Z4
+	VMULPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z2
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, (AX)(R10*1)
+	ADDQ    $0x40, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x8
+
+tail8:
+	ADDQ      $0x10, R11
+	JZ        done8
+	LEAQ      masks<>+64(SB), R8
+	SHLQ      $0x02, R11
+	SUBQ      R11, R8
+	VMOVDQU32 (R8), Z2
+	VPTESTMD  Z2, Z2, K1
+	VMOVUPS.Z (SI)(R10*1), K1, Z2
+	VMOVUPS.Z (DI)(R10*1), K1, Z3
+	VMOVUPS.Z (BX)(R10*1), K1, Z4
+	VSUBPS    Z0, Z4, Z0
+	VMULPS    Z1, Z0, Z0
+	VMULPS    Z2, Z0, Z0
+	VADDPS    Z3, Z0, Z0
+	VMOVUPS   Z0, K1, (AX)(R10*1)
+
+done8:
 	ADDQ $0x04, CX
 	ADDQ $0x04, DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (AX)(R9*4), AX
-	DECQ R8
-	JNZ  rows1
+
+done1:
 	VZEROUPPER
 	RET
 
 // func layerNormBackward512(dx *float32, dy *float32, x *float32, mean *float32, rstd *float32, gamma *float32, rows int, cols int, n float32)
 // Requires: AVX, AVX512F
-TEXT ·layerNormBackward512(SB), NOSPLIT, $0-68
+TEXT ·layerNormBackward512(SB), NOSPLIT, $8-68
 	MOVQ dx+0(FP), AX
 	MOVQ dy+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -942,80 +1129,266 @@ TEXT ·layerNormBackward512(SB), NOSPLIT, $0-68
 	MOVQ gamma+40(FP), DI
 	MOVQ rows+48(FP), R8
 	MOVQ cols+56(FP), R9
+	MOVQ R8, R12
+	ANDQ $0x01, R8
+	SHRQ $0x01, R12
+	JZ   one1
 
-rows1:
+rows2:
+	LEAQ         (AX)(R9*4), R13
+	LEAQ         (CX)(R9*4), R14
+	LEAQ         (DX)(R9*4), R15
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+	VBROADCASTSS 4(BX), Z2
+	VBROADCASTSS 4(SI), Z3
+	VMOVUPS      constants<>+0(SB), Z4
+	VMOVUPS      constants<>+0(SB), Z5
+	VMOVUPS      constants<>+0(SB), Z6
+	VMOVUPS      constants<>+0(SB), Z7
+	XORQ         R10, R10
+	MOVQ         R9, R11
+	SUBQ         $0x10, R11
+	JLT          tail3
+
+vectors1x3:
+	VMOVUPS (DI)(R10*1), Z8
+	VMOVUPS (CX)(R10*1), Z9
+	VMULPS  Z9, Z8, Z9
+	VMOVUPS (DX)(R10*1), Z10
+	VSUBPS  Z0, Z10, Z10
+	VMULPS  Z1, Z10, Z10
+	VADDPS  Z9, Z4, Z4
+	VMULPS  Z10, Z9, Z9
+	VADDPS  Z9, Z6, Z6
+	VMOVUPS (R14)(R10*1), Z9
+	VMULPS  Z9, Z8, Z8
+	VMOVUPS (R15)(R10*1), Z9
+	VSUBPS  Z2, Z9, Z9
+	VMULPS  Z3, Z9, Z9
+	VADDPS  Z8, Z5, Z5
+	VMULPS  Z9, Z8, Z8
+	VADDPS  Z8, Z7, Z7
+	ADDQ    $0x40, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x3
+
+tail3:
+	ADDQ      $0x10, R11
+	JZ        done3
+	LEAQ      masks<>+64(SB), BP
+	SHLQ      $0x02, R11
+	SUBQ      R11, BP
+	VMOVDQU32 (BP), Z8
+	VPTESTMD  Z8, Z8, K1
+	VMOVUPS.Z (DI)(R10*1), K1, Z8
+	VMOVUPS.Z (CX)(R10*1), K1, Z9
+	VMULPS    Z9, Z8, Z9
+	VMOVUPS.Z (DX)(R10*1), K1, Z10
+	VSUBPS    Z0, Z10, Z10
+	VMULPS    Z1, Z10, Z10
+	VADDPS    Z9, Z4, Z4
+	VMULPS    Z10, Z9, Z9
+	VMOVUPS.Z Z9, K1, Z9
+	VADDPS    Z9, Z6, Z6
+	VMOVUPS.Z (R14)(R10*1), K1, Z9
+	VMULPS    Z9, Z8, Z8
+	VMOVUPS.Z (R15)(R10*1), K1, Z9
+	VSUBPS    Z2, Z9, Z9
+	VMULPS    Z3, Z9, Z9
+	VADDPS    Z8, Z5, Z5
+	VMULPS    Z9, Z8, Z8
+	VMOVUPS.Z Z8, K1, Z8
+	VADDPS    Z8, Z7, Z7
+
+done3:
+	VEXTRACTF64X4 $0x01, Z4, Y8
+	VADDPS        Y8, Y4, Y8
+	VEXTRACTF128  $0x01, Y8, X4
+	VADDPS        X4, X8, X4
+	VPERMILPS     $0x0e, X4, X8
+	VADDPS        X8, X4, X4
+	VPERMILPS     $0x01, X4, X8
+	VADDPS        X8, X4, X4
+	VEXTRACTF64X4 $0x01, Z6, Y8
+	VADDPS        Y8, Y6, Y8
+	VEXTRACTF128  $0x01, Y8, X6
+	VADDPS        X6, X8, X6
+	VPERMILPS     $0x0e, X6, X8
+	VADDPS        X8, X6, X6
+	VPERMILPS     $0x01, X6, X8
+	VADDPS        X8, X6, X6
+	VDIVSS        n+64(FP), X4, X4
+	VDIVSS        n+64(FP), X6, X6
+	VBROADCASTSS  X4, Z4
+	VBROADCASTSS  X6, Z6
+	VEXTRACTF64X4 $0x01, Z5, Y8
+	VADDPS        Y8, Y5, Y8
+	VEXTRACTF128  $0x01, Y8, X5
+	VADDPS        X5, X8, X5
+	VPERMILPS     $0x0e, X5, X8
+	VADDPS        X8, X5, X5
+	VPERMILPS     $0x01, X5, X8
+	VADDPS        X8, X5, X5
+	VEXTRACTF64X4 $0x01, Z7, Y8
+	VADDPS        Y8, Y7, Y8
+	VEXTRACTF128  $0x01, Y8, X7
+	VADDPS        X7, X8, X7
+	VPERMILPS     $0x0e, X7, X8
+	VADDPS        X8, X7, X7
+	VPERMILPS     $0x01, X7, X8
+	VADDPS        X8, X7, X7
+	VDIVSS        n+64(FP), X5, X5
+	VDIVSS        n+64(FP), X7, X7
+	VBROADCASTSS  X5, Z5
+	VBROADCASTSS  X7, Z7
+	XORQ          R10, R10
+	MOVQ          R9, R11
+	SUBQ          $0x10, R11
+	JLT           tail4
+
+vectors1x4:
+	VMOVUPS (DI)(R10*1), Z8
+	VMOVUPS (CX)(R10*1), Z9
+	VMULPS  Z9, Z8, Z9
+	VMOVUPS (DX)(R10*1), Z10
+	VSUBPS  Z0, Z10, Z10
+	VMULPS  Z1, Z10, Z10
+	VSUBPS  Z4, Z9, Z9
+	VMULPS  Z6, Z10, Z10
+	VSUBPS  Z10, Z9, Z9
+	VMULPS  Z9, Z1, Z9
+	VMOVUPS Z9, (AX)(R10*1)
+	VMOVUPS (R14)(R10*1), Z9
+	VMULPS  Z9, Z8, Z8
+	VMOVUPS (R15)(R10*1), Z9
+	VSUBPS  Z2, Z9, Z9
+	VMULPS  Z3, Z9, Z9
+	VSUBPS  Z5, Z8, Z8
+	VMULPS  Z7, Z9, Z9
+	VSUBPS  Z9, Z8, Z8
+	VMULPS  Z8, Z3, Z8
+	VMOVUPS Z8, (R13)(R10*1)
+	ADDQ    $0x40, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x4
+
+tail4:
+	ADDQ      $0x10, R11
+	JZ        done4
+	LEAQ      masks<>+64(SB), BP
+	SHLQ      $0x02, R11
+	SUBQ      R11, BP
+	VMOVDQU32 (BP), Z8
+	VPTESTMD  Z8, Z8, K1
+	VMOVUPS.Z (DI)(R10*1), K1, Z8
+	VMOVUPS.Z (CX)(R10*1), K1, Z9
+	VMULPS    Z9, Z8, Z9
+	VMOVUPS.Z (DX)(R10*1), K1, Z10
+	VSUBPS    Z0, Z10, Z0
+	VMULPS    Z1, Z0, Z0
+	VSUBPS    Z4, Z9, Z4
+	VMULPS    Z6, Z0, Z0
+	VSUBPS    Z0, Z4, Z0
+	VMULPS    Z0, Z1, Z0
+	VMOVUPS   Z0, K1, (AX)(R10*1)
+	VMOVUPS.Z (R14)(R10*1), K1, Z0
+	VMULPS    Z0, Z8, Z0
+	VMOVUPS.Z (R15)(R10*1), K1, Z1
+	VSUBPS    Z2, Z1, Z1
+	VMULPS    Z3, Z1, Z1
+	VSUBPS    Z5, Z0, Z0
+	VMULPS    Z7, Z1, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z3, Z0
+	VMOVUPS   Z0, K1, (R13)(R10*1)
+
+done4:
+	ADDQ  $0x08, BX
+	ADDQ  $0x08, SI
+	LEAQ  (DX)(R9*4), DX
+	LEAQ  (DX)(R9*4), DX
+	LEAQ  (AX)(R9*4), AX
+	LEAQ  (AX)(R9*4), AX
+	LEAQ  (CX)(R9*4), CX
+	LEAQ  (CX)(R9*4), CX
+	DECQ  R12
+	JNZ   rows2
+	TESTQ R8, R8
+	JZ    done1
+
+one1:
 	VBROADCASTSS (BX), Z0
 	VBROADCASTSS (SI), Z1
 	VMOVUPS      constants<>+0(SB), Z2
 	VMOVUPS      constants<>+0(SB), Z3
-	VMOVUPS      constants<>+0(SB), Z4
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
-	JLT          tail2
+	JLT          tail5
 
-vectors2:
+vectors1x5:
+	VMOVUPS (DI)(R10*1), Z4
 	VMOVUPS (CX)(R10*1), Z5
-	VMOVUPS (DI)(R10*1), Z6
-	VMULPS  Z6, Z5, Z5
-	VMOVUPS (DX)(R10*1), Z6
-	VSUBPS  Z0, Z6, Z6
-	VMULPS  Z1, Z6, Z6
-	VADDPS  Z5, Z3, Z3
-	VMULPS  Z6, Z5, Z5
-	VADDPS  Z5, Z4, Z4
+	VMULPS  Z5, Z4, Z4
+	VMOVUPS (DX)(R10*1), Z5
+	VSUBPS  Z0, Z5, Z5
+	VMULPS  Z1, Z5, Z5
+	VADDPS  Z4, Z2, Z2
+	VMULPS  Z5, Z4, Z4
+	VADDPS  Z4, Z3, Z3
 	ADDQ    $0x40, R10
 	SUBQ    $0x10, R11
-	JGE     vectors2
+	JGE     vectors1x5
 
-tail2:
+tail5:
 	ADDQ      $0x10, R11
-	JZ        done2
-	LEAQ      masks<>+64(SB), R12
+	JZ        done5
+	LEAQ      masks<>+64(SB), R8
 	SHLQ      $0x02, R11
-	SUBQ      R11, R12
-	VMOVDQU32 (R12), Z5
-	VPTESTMD  Z5, Z5, K1
+	SUBQ      R11, R8
+	VMOVDQU32 (R8), Z4
+	VPTESTMD  Z4, Z4, K1
+	VMOVUPS.Z (DI)(R10*1), K1, Z4
 	VMOVUPS.Z (CX)(R10*1), K1, Z5
-	VMOVUPS.Z (DI)(R10*1), K1, Z6
-	VMULPS    Z6, Z5, Z5
-	VMOVUPS.Z (DX)(R10*1), K1, Z6
-	VSUBPS    Z0, Z6, Z6
-	VMULPS    Z1, Z6, Z6
-	VADDPS    Z5, Z3, Z3
-	VMULPS    Z6, Z5, Z5
-	VBLENDMPS Z5, Z2, K1, Z7
-	VADDPS    Z7, Z4, Z4
+	VMULPS    Z5, Z4, Z4
+	VMOVUPS.Z (DX)(R10*1), K1, Z5
+	VSUBPS    Z0, Z5, Z5
+	VMULPS    Z1, Z5, Z5
+	VADDPS    Z4, Z2, Z2
+	VMULPS    Z5, Z4, Z4
+	VMOVUPS.Z Z4, K1, Z4
+	VADDPS    Z4, Z3, Z3
 
-done2:
-	VEXTRACTF64X4 $0x01, Z3, Y2
-	VADDPS        Y2, Y3, Y2
-	VEXTRACTF128  $0x01, Y2, X3
-	VADDPS        X3, X2, X3
-	VPERMILPS     $0x0e, X3, X2
-	VADDPS        X2, X3, X3
-	VPERMILPS     $0x01, X3, X2
-	VADDPS        X2, X3, X3
-	VEXTRACTF64X4 $0x01, Z4, Y2
-	VADDPS        Y2, Y4, Y2
-	VEXTRACTF128  $0x01, Y2, X4
-	VADDPS        X4, X2, X4
-	VPERMILPS     $0x0e, X4, X2
-	VADDPS        X2, X4, X4
-	VPERMILPS     $0x01, X4, X2
-	VADDPS        X2, X4, X4
+done5:
+	VEXTRACTF64X4 $0x01, Z2, Y4
+	VADDPS        Y4, Y2, Y4
+	VEXTRACTF128  $0x01, Y4, X2
+	VADDPS        X2, X4, X2
+	VPERMILPS     $0x0e, X2, X4
+	VADDPS        X4, X2, X2
+	VPERMILPS     $0x01, X2, X4
+	VADDPS        X4, X2, X2
+	VEXTRACTF64X4 $0x01, Z3, Y4
+	VADDPS        Y4, Y3, Y4
+	VEXTRACTF128  $0x01, Y4, X3
+	VADDPS        X3, X4, X3
+	VPERMILPS     $0x0e, X3, X4
+	VADDPS        X4, X3, X3
+	VPERMILPS     $0x01, X3, X4
+	VADDPS        X4, X3, X3
+	VDIVSS        n+64(FP), X2, X2
 	VDIVSS        n+64(FP), X3, X3
-	VDIVSS        n+64(FP), X4, X4
-	VBROADCASTSS  X3, Z2
-	VBROADCASTSS  X4, Z3
+	VBROADCASTSS  X2, Z2
+	VBROADCASTSS  X3, Z3
 	XORQ          R10, R10
 	MOVQ          R9, R11
 	SUBQ          $0x10, R11
-	JLT           tail3
+	JLT           tail6
 
-vectors3:
-	VMOVUPS (CX)(R10*1), Z4
-	VMOVUPS (DI)(R10*1), Z5
+vectors1x6:
+	VMOVUPS (DI)(R10*1), Z4
+	VMOVUPS (CX)(R10*1), Z5
 	VMULPS  Z5, Z4, Z4
 	VMOVUPS (DX)(R10*1), Z5
 	VSUBPS  Z0, Z5, Z5
@@ -1027,18 +1400,18 @@ vectors3:
 	VMOVUPS Z4, (AX)(R10*1)
 	ADDQ    $0x40, R10
 	SUBQ    $0x10, R11
-	JGE     vectors3
+	JGE     vectors1x6
 
-tail3:
+tail6:
 	ADDQ      $0x10, R11
-	JZ        done3
-	LEAQ      masks<>+64(SB), R12
+	JZ        done6
+	LEAQ      masks<>+64(SB), R8
 	SHLQ      $0x02, R11
-	SUBQ      R11, R12
-	VMOVDQU32 (R12), Z4
+	SUBQ      R11, R8
+	VMOVDQU32 (R8), Z4
 	VPTESTMD  Z4, Z4, K1
-	VMOVUPS.Z (CX)(R10*1), K1, Z4
-	VMOVUPS.Z (DI)(R10*1), K1, Z5
+	VMOVUPS.Z (DI)(R10*1), K1, Z4
+	VMOVUPS.Z (CX)(R10*1), K1, Z5
 	VMULPS    Z5, Z4, Z4
 	VMOVUPS.Z (DX)(R10*1), K1, Z5
 	VSUBPS    Z0, Z5, Z0
@@ -1049,14 +1422,14 @@ tail3:
 	VMULPS    Z0, Z1, Z0
 	VMOVUPS   Z0, K1, (AX)(R10*1)
 
-done3:
+done6:
 	ADDQ $0x04, BX
 	ADDQ $0x04, SI
 	LEAQ (DX)(R9*4), DX
 	LEAQ (AX)(R9*4), AX
 	LEAQ (CX)(R9*4), CX
-	DECQ R8
-	JNZ  rows1
+
+done1:
 	VZEROUPPER
 	RET
 
@@ -1073,17 +1446,60 @@ TEXT ·normColumns512(SB), NOSPLIT, $0-72
 	MOVQ stride+56(FP), R9
 	SHLQ $0x02, R9
 	XORQ R10, R10
+	SUBQ $0x20, R8
+	JLT  fewer2x1
+
+vectors2x1:
+	VMOVUPS constants<>+0(SB), Z0
+	VMOVUPS constants<>+0(SB), Z1
+	VMOVUPS constants<>+0(SB), Z2
+	VMOVUPS constants<>+0(SB), Z3
+	XORQ    R11, R11
+	MOVQ    rows+64(FP), R12
+	MOVQ    R10, R13
+
+rows2:
+	VBROADCASTSS (SI)(R11*4), Z4
+	VBROADCASTSS (DI)(R11*4), Z5
+	VMOVUPS      (DX)(R13*1), Z6
+	VMOVUPS      (BX)(R13*1), Z7
+	VSUBPS       Z4, Z7, Z7
+	VMULPS       Z5, Z7, Z7
+	VMULPS       Z7, Z6, Z7
+	VADDPS       Z7, Z0, Z0
+	VADDPS       Z6, Z2, Z2
+	VMOVUPS      64(DX)(R13*1), Z6
+	VMOVUPS      64(BX)(R13*1), Z7
+	VSUBPS       Z4, Z7, Z4
+	VMULPS       Z5, Z4, Z4
+	VMULPS       Z4, Z6, Z4
+	VADDPS       Z4, Z1, Z1
+	VADDPS       Z6, Z3, Z3
+	INCQ         R11
+	ADDQ         R9, R13
+	DECQ         R12
+	JNZ          rows2
+	VMOVUPS      Z0, (AX)(R10*1)
+	VMOVUPS      Z2, (CX)(R10*1)
+	VMOVUPS      Z1, 64(AX)(R10*1)
+	VMOVUPS      Z3, 64(CX)(R10*1)
+	ADDQ         $0x80, R10
+	SUBQ         $0x20, R8
+	JGE          vectors2x1
+
+fewer2x1:
+	ADDQ $0x20, R8
 	SUBQ $0x10, R8
 	JLT  tail1
 
-vectors1:
+vectors1x2:
 	VMOVUPS constants<>+0(SB), Z0
 	VMOVUPS constants<>+0(SB), Z1
 	XORQ    R11, R11
 	MOVQ    rows+64(FP), R12
 	MOVQ    R10, R13
 
-rows2:
+rows3:
 	VBROADCASTSS (SI)(R11*4), Z2
 	VBROADCASTSS (DI)(R11*4), Z3
 	VMOVUPS      (DX)(R13*1), Z4
@@ -1096,12 +1512,12 @@ rows2:
 	INCQ         R11
 	ADDQ         R9, R13
 	DECQ         R12
-	JNZ          rows2
+	JNZ          rows3
 	VMOVUPS      Z0, (AX)(R10*1)
 	VMOVUPS      Z1, (CX)(R10*1)
 	ADDQ         $0x40, R10
 	SUBQ         $0x10, R8
-	JGE          vectors1
+	JGE          vectors1x2
 
 tail1:
 	ADDQ      $0x10, R8
@@ -1117,7 +1533,7 @@ tail1:
 	MOVQ      rows+64(FP), R11
 	MOVQ      R10, R12
 
-rows3:
+rows4:
 	VBROADCASTSS (SI)(R8*4), Z2
 	VBROADCASTSS (DI)(R8*4), Z3
 	VMOVUPS.Z    (DX)(R12*1), K1, Z4
@@ -1130,7 +1546,7 @@ rows3:
 	INCQ         R8
 	ADDQ         R9, R12
 	DECQ         R11
-	JNZ          rows3
+	JNZ          rows4
 	VMOVUPS      Z0, K1, (AX)(R10*1)
 	VMOVUPS      Z1, K1, (CX)(R10*1)
 
@@ -1148,13 +1564,13 @@ TEXT ·maxAbs512(SB), NOSPLIT, $0-20
 	SUBQ    $0x10, CX
 	JLT     tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS (AX)(DX*1), Z1
 	VPANDD  constants<>+1408(SB), Z1, Z1
 	VPMAXUD Z1, Z0, Z0
 	ADDQ    $0x40, DX
 	SUBQ    $0x10, CX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ      $0x10, CX
@@ -1197,7 +1613,7 @@ TEXT ·quantize512(SB), NOSPLIT, $0-32
 	SUBQ         $0x10, DX
 	JLT          tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS   (CX)(BX*1), Z5
 	VMULPS    Z0, Z5, Z5
 	VMULPS    Z1, Z5, Z5
@@ -1211,7 +1627,7 @@ vectors1:
 	VMOVUPS   Z5, (AX)(BX*1)
 	ADDQ      $0x40, BX
 	SUBQ      $0x10, DX
-	JGE       vectors1
+	JGE       vectors1x1
 
 tail1:
 	ADDQ      $0x10, DX
@@ -1247,14 +1663,14 @@ TEXT ·addI32512(SB), NOSPLIT, $0-24
 	SUBQ $0x10, DX
 	JLT  tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS (AX)(BX*1), Z0
 	VMOVUPS (CX)(BX*1), Z1
 	VPADDD  Z1, Z0, Z0
 	VMOVUPS Z0, (AX)(BX*1)
 	ADDQ    $0x40, BX
 	SUBQ    $0x10, DX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ      $0x10, DX
@@ -1285,7 +1701,7 @@ TEXT ·sumSquares512(SB), NOSPLIT, $0-24
 	SUBQ    $0x10, DX
 	JLT     tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS (CX)(BX*1), Z2
 	VPSRLQ  $0x20, Z2, Z3
 	VPMULDQ Z2, Z2, Z2
@@ -1296,7 +1712,7 @@ vectors1:
 	VPADDQ  Z3, Z1, Z1
 	ADDQ    $0x40, BX
 	SUBQ    $0x10, DX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ      $0x10, DX
@@ -1334,7 +1750,7 @@ TEXT ·adamW512(SB), NOSPLIT, $0-48
 	SUBQ $0x10, SI
 	JLT  tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS      (BX)(R8*1), Z0
 	VCVTDQ2PS    Z0, Z0
 	VBROADCASTSS (DI), Z1
@@ -1372,7 +1788,7 @@ vectors1:
 	VMOVUPS      Z0, (AX)(R8*1)
 	ADDQ         $0x40, R8
 	SUBQ         $0x10, SI
-	JGE          vectors1
+	JGE          vectors1x1
 
 tail1:
 	ADDQ         $0x10, SI
@@ -1480,7 +1896,7 @@ TEXT ·add256(SB), NOSPLIT, $0-32
 	SUBQ $0x10, BX
 	JLT  tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS (CX)(SI*1), Y0
 	VMOVUPS 32(CX)(SI*1), Y1
 	VMOVUPS (DX)(SI*1), Y2
@@ -1491,7 +1907,7 @@ vectors1:
 	VMOVUPS Y1, 32(AX)(SI*1)
 	ADDQ    $0x40, SI
 	SUBQ    $0x10, BX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ       $0x10, BX
@@ -1525,7 +1941,7 @@ TEXT ·scale256(SB), NOSPLIT, $0-28
 	SUBQ         $0x10, DX
 	JLT          tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS (CX)(BX*1), Y1
 	VMOVUPS 32(CX)(BX*1), Y2
 	VMULPS  Y0, Y1, Y1
@@ -1534,7 +1950,7 @@ vectors1:
 	VMOVUPS Y2, 32(AX)(BX*1)
 	ADDQ    $0x40, BX
 	SUBQ    $0x10, DX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ       $0x10, DX
@@ -1567,7 +1983,7 @@ TEXT ·dot256(SB), NOSPLIT, $0-28
 	SUBQ    $0x10, DX
 	JLT     tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS (AX)(BX*1), Y2
 	VMOVUPS 32(AX)(BX*1), Y3
 	VMOVUPS (CX)(BX*1), Y4
@@ -1578,7 +1994,7 @@ vectors1:
 	VADDPS  Y3, Y1, Y1
 	ADDQ    $0x40, BX
 	SUBQ    $0x10, DX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ       $0x10, DX
@@ -1620,7 +2036,7 @@ TEXT ·relu256(SB), NOSPLIT, $0-24
 	SUBQ    $0x10, DX
 	JLT     tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS   (CX)(BX*1), Y1
 	VMOVUPS   32(CX)(BX*1), Y2
 	VCMPPS    $0x06, Y0, Y1, Y3
@@ -1631,7 +2047,7 @@ vectors1:
 	VMOVUPS   Y2, 32(AX)(BX*1)
 	ADDQ      $0x40, BX
 	SUBQ      $0x10, DX
-	JGE       vectors1
+	JGE       vectors1x1
 
 tail1:
 	ADDQ       $0x10, DX
@@ -1666,7 +2082,7 @@ TEXT ·reluBackward256(SB), NOSPLIT, $0-32
 	SUBQ    $0x10, BX
 	JLT     tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS   (CX)(SI*1), Y1
 	VMOVUPS   32(CX)(SI*1), Y2
 	VMOVUPS   (DX)(SI*1), Y3
@@ -1679,7 +2095,7 @@ vectors1:
 	VMOVUPS   Y2, 32(AX)(SI*1)
 	ADDQ      $0x40, SI
 	SUBQ      $0x10, BX
-	JGE       vectors1
+	JGE       vectors1x1
 
 tail1:
 	ADDQ       $0x10, BX
@@ -1716,7 +2132,7 @@ TEXT ·sumColumns256(SB), NOSPLIT, $0-40
 	SUBQ $0x10, DX
 	JLT  tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS constants<>+0(SB), Y0
 	VMOVUPS constants<>+32(SB), Y1
 	MOVQ    count+32(FP), R8
@@ -1734,7 +2150,7 @@ rows2:
 	VMOVUPS Y1, 32(AX)(SI*1)
 	ADDQ    $0x40, SI
 	SUBQ    $0x10, DX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ    $0x10, DX
@@ -1776,7 +2192,7 @@ TEXT ·gelu256(SB), NOSPLIT, $0-24
 	SUBQ    $0x10, DX
 	JLT     tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS (CX)(BX*1), Y2
 	VMOVUPS 32(CX)(BX*1), Y3
 	VMULPS  Y2, Y2, Y4
@@ -1857,7 +2273,7 @@ vectors1:
 	VMOVUPS Y3, 32(AX)(BX*1)
 	ADDQ    $0x40, BX
 	SUBQ    $0x10, DX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ       $0x10, DX
@@ -1966,7 +2382,7 @@ TEXT ·geluBackward256(SB), NOSPLIT, $0-32
 	SUBQ    $0x10, BX
 	JLT     tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS (CX)(SI*1), Y5
 	VMOVUPS 32(CX)(SI*1), Y6
 	VMINPS  Y5, Y3, Y5
@@ -2069,7 +2485,7 @@ vectors1:
 	VMOVUPS Y6, 32(AX)(SI*1)
 	ADDQ    $0x40, SI
 	SUBQ    $0x10, BX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ       $0x10, BX
@@ -2208,7 +2624,7 @@ rows1:
 	SUBQ    $0x10, R9
 	JLT     tail2
 
-vectors2:
+vectors1x2:
 	VMOVUPS (AX)(R8*1), Y7
 	VMOVUPS 32(AX)(R8*1), Y8
 	VMULPS  Y0, Y7, Y7
@@ -2221,7 +2637,7 @@ vectors2:
 	VMOVUPS Y6, Y6
 	ADDQ    $0x40, R8
 	SUBQ    $0x10, R9
-	JGE     vectors2
+	JGE     vectors1x2
 
 tail2:
 	ADDQ       $0x10, R9
@@ -2261,7 +2677,7 @@ done2:
 	SUBQ         $0x10, R9
 	JLT          tail3
 
-vectors3:
+vectors1x3:
 	VMOVUPS (AX)(R8*1), Y8
 	VMOVUPS 32(AX)(R8*1), Y9
 	VSUBPS  Y5, Y8, Y8
@@ -2332,7 +2748,7 @@ vectors3:
 	VADDPS  Y9, Y7, Y7
 	ADDQ    $0x40, R8
 	SUBQ    $0x10, R9
-	JGE     vectors3
+	JGE     vectors1x3
 
 tail3:
 	ADDQ       $0x10, R9
@@ -2457,7 +2873,7 @@ rows1:
 	SUBQ         $0x10, R11
 	JLT          tail2
 
-vectors2:
+vectors1x2:
 	VMOVUPS (AX)(R10*1), Y6
 	VMOVUPS 32(AX)(R10*1), Y7
 	VMULPS  Y2, Y6, Y6
@@ -2540,7 +2956,7 @@ vectors2:
 	VMOVUPS Y7, 32(CX)(R10*1)
 	ADDQ    $0x40, R10
 	SUBQ    $0x10, R11
-	JGE     vectors2
+	JGE     vectors1x2
 
 tail2:
 	ADDQ       $0x10, R11
@@ -2645,48 +3061,73 @@ done2:
 // func layerNorm256(y *float32, mean *float32, rstd *float32, x *float32, gamma *float32, beta *float32, rows int, cols int, n float32)
 // Requires: AVX, AVX2
 TEXT ·layerNorm256(SB), NOSPLIT, $0-68
-	MOVQ    y+0(FP), AX
-	MOVQ    mean+8(FP), CX
-	MOVQ    rstd+16(FP), DX
-	MOVQ    x+24(FP), BX
-	MOVQ    gamma+32(FP), SI
-	MOVQ    beta+40(FP), DI
-	MOVQ    rows+48(FP), R8
-	MOVQ    cols+56(FP), R9
-	VMOVUPS constants<>+0(SB), Y0
+	MOVQ y+0(FP), AX
+	MOVQ mean+8(FP), CX
+	MOVQ rstd+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ gamma+32(FP), SI
+	MOVQ beta+40(FP), DI
+	MOVQ rows+48(FP), R8
+	MOVQ cols+56(FP), R9
+	MOVQ R8, R12
+	ANDQ $0x01, R8
+	SHRQ $0x01, R12
+	JZ   one1
 
-rows1:
-	VMOVUPS constants<>+0(SB), Y1
-	VMOVUPS constants<>+32(SB), Y2
+rows2:
+	LEAQ    (BX)(R9*4), R13
+	LEAQ    (AX)(R9*4), R14
+	VMOVUPS constants<>+0(SB), Y0
+	VMOVUPS constants<>+32(SB), Y1
+	VMOVUPS constants<>+0(SB), Y2
+	VMOVUPS constants<>+32(SB), Y3
 	XORQ    R10, R10
 	MOVQ    R9, R11
 	SUBQ    $0x10, R11
-	JLT     tail2
+	JLT     tail3
 
-vectors2:
-	VMOVUPS (BX)(R10*1), Y3
-	VMOVUPS 32(BX)(R10*1), Y4
-	VADDPS  Y3, Y1, Y1
+vectors1x3:
+	VMOVUPS (BX)(R10*1), Y4
+	VMOVUPS 32(BX)(R10*1), Y5
+	VADDPS  Y4, Y0, Y0
+	VADDPS  Y5, Y1, Y1
+	VMOVUPS (R13)(R10*1), Y4
+	VMOVUPS 32(R13)(R10*1), Y5
 	VADDPS  Y4, Y2, Y2
+	VADDPS  Y5, Y3, Y3
 	ADDQ    $0x40, R10
 	SUBQ    $0x10, R11
-	JGE     vectors2
+	JGE     vectors1x3
 
-tail2:
+tail3:
 	ADDQ       $0x10, R11
-	JZ         done2
-	LEAQ       masks<>+64(SB), R12
+	JZ         done3
+	LEAQ       masks<>+64(SB), R15
 	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    (R12), Y3
-	VMOVUPS    32(R12), Y4
-	VMASKMOVPS (BX)(R10*1), Y3, Y3
-	VMASKMOVPS 32(BX)(R10*1), Y4, Y4
-	VADDPS     Y3, Y1, Y1
+	SUBQ       R11, R15
+	VMOVUPS    (R15), Y4
+	VMOVUPS    32(R15), Y5
+	VMASKMOVPS (BX)(R10*1), Y4, Y6
+	VMASKMOVPS 32(BX)(R10*1), Y5, Y7
+	VADDPS     Y6, Y0, Y0
+	VADDPS     Y7, Y1, Y1
+	VMASKMOVPS (R13)(R10*1), Y4, Y4
+	VMASKMOVPS 32(R13)(R10*1), Y5, Y5
 	VADDPS     Y4, Y2, Y2
+	VADDPS     Y5, Y3, Y3
 
-done2:
-	VADDPS       Y2, Y1, Y1
+done3:
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VPERMILPS    $0x0e, X1, X0
+	VADDPS       X0, X1, X1
+	VPERMILPS    $0x01, X1, X0
+	VADDPS       X0, X1, X1
+	VDIVSS       n+64(FP), X1, X1
+	VMOVSS       X1, (CX)
+	VBROADCASTSS X1, Y0
+	VADDPS       Y3, Y2, Y1
 	VEXTRACTF128 $0x01, Y1, X2
 	VADDPS       X2, X1, X2
 	VPERMILPS    $0x0e, X2, X1
@@ -2694,48 +3135,68 @@ done2:
 	VPERMILPS    $0x01, X2, X1
 	VADDPS       X1, X2, X2
 	VDIVSS       n+64(FP), X2, X2
-	VMOVSS       X2, (CX)
+	VMOVSS       X2, 4(CX)
 	VBROADCASTSS X2, Y1
 	VMOVUPS      constants<>+0(SB), Y2
 	VMOVUPS      constants<>+32(SB), Y3
+	VMOVUPS      constants<>+0(SB), Y4
+	VMOVUPS      constants<>+32(SB), Y5
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
-	JLT          tail3
+	JLT          tail4
 
-vectors3:
-	VMOVUPS (BX)(R10*1), Y4
-	VMOVUPS 32(BX)(R10*1), Y5
-	VSUBPS  Y1, Y4, Y4
-	VSUBPS  Y1, Y5, Y5
-	VMULPS  Y4, Y4, Y4
-	VMULPS  Y5, Y5, Y5
-	VADDPS  Y4, Y2, Y2
-	VADDPS  Y5, Y3, Y3
+vectors1x4:
+	VMOVUPS (BX)(R10*1), Y6
+	VMOVUPS 32(BX)(R10*1), Y7
+	VSUBPS  Y0, Y6, Y6
+	VSUBPS  Y0, Y7, Y7
+	VMULPS  Y6, Y6, Y6
+	VMULPS  Y7, Y7, Y7
+	VADDPS  Y6, Y2, Y2
+	VADDPS  Y7, Y3, Y3
+	VMOVUPS (R13)(R10*1), Y6
+	VMOVUPS 32(R13)(R10*1), Y7
+	VSUBPS  Y1, Y6, Y6
+	VSUBPS  Y1, Y7, Y7
+	VMULPS  Y6, Y6, Y6
+	VMULPS  Y7, Y7, Y7
+	VADDPS  Y6, Y4, Y4
+	VADDPS  Y7, Y5, Y5
 	ADDQ    $0x40, R10
 	SUBQ    $0x10, R11
-	JGE     vectors3
+	JGE     vectors1x4
 
-tail3:
+tail4:
 	ADDQ       $0x10, R11
-	JZ         done3
-	LEAQ       masks<>+64(SB), R12
+	JZ         done4
+	LEAQ       masks<>+64(SB), R15
 	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    (R12), Y4
-	VMOVUPS    32(R12), Y5
-	VMASKMOVPS (BX)(R10*1), Y4, Y6
-	VMASKMOVPS 32(BX)(R10*1), Y5, Y7
-	VSUBPS     Y1, Y6, Y6
-	VSUBPS     Y1, Y7, Y7
-	VMULPS     Y6, Y6, Y6
-	VMULPS     Y7, Y7, Y7
-	VBLENDVPS  Y4, Y6, Y0, Y4
-	VBLENDVPS  Y5, Y7, Y0, Y5
-	VADDPS     Y4, Y2, Y2
-	VADDPS     Y5, Y3, Y3
+	SUBQ       R11, R15
+	VMOVUPS    (R15), Y6
+	VMOVUPS    32(R15), Y7
+	VMASKMOVPS (BX)(R10*1), Y6, Y8
+	VMASKMOVPS 32(BX)(R10*1), Y7, Y9
+	VSUBPS     Y0, Y8, Y8
+	VSUBPS     Y0, Y9, Y9
+	VMULPS     Y8, Y8, Y8
+	VMULPS     Y9, Y9, Y9
+	VANDPS     Y6, Y8, Y8
+	VANDPS     Y7, Y9, Y9
+	VADDPS     Y8, Y2, Y2
+	VADDPS     Y9, Y3, Y3
+	VMASKMOVPS (R13)(R10*1), Y6, Y8
+	VMASKMOVPS 32(R13)(R10*1), Y7, Y9
+	VSUBPS     Y1, Y8, Y8
+	VSUBPS     Y1, Y9, Y9
+	VMULPS     Y8, Y8, Y8
+	VMULPS     Y9, Y9, Y9
+	VANDPS     Y6, Y8, Y6
+	VANDPS     Y7, Y9, Y7
+	VADDPS     Y6, Y4, Y4
+	VADDPS     Y7, Y5, Y5
 
-done3:
+done4:
 	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VADDPS       X3, X2, X3
@@ -2750,64 +3211,260 @@ done3:
 	VDIVSS       X3, X2, X2
 	VMOVSS       X2, (DX)
 	VBROADCASTSS X2, Y2
+	VADDPS       Y5, Y4, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X4
+	VPERMILPS    $0x0e, X4, X3
+	VADDPS       X3, X4, X4
+	VPERMILPS    $0x01, X4, X3
+	VADDPS       X3, X4, X4
+	VDIVSS       n+64(FP), X4, X4
+	VADDSS       constants<>+1344(SB), X4, X4
+	VSQRTSS      X4, X4, X4
+	VMOVSS       constants<>+960(SB), X3
+	VDIVSS       X4, X3, X3
+	VMOVSS       X3, 4(DX)
+	VBROADCASTSS X3, Y3
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
-	JLT          tail4
+	JLT          tail5
 
-vectors4:
-	VMOVUPS (BX)(R10*1), Y3
-	VMOVUPS 32(BX)(R10*1), Y4
-	VSUBPS  Y1, Y3, Y3
-	VSUBPS  Y1, Y4, Y4
-	VMULPS  Y2, Y3, Y3
-	VMULPS  Y2, Y4, Y4
-	VMOVUPS (SI)(R10*1), Y5
-	VMOVUPS 32(SI)(R10*1), Y6
-	VMULPS  Y5, Y3, Y3
-	VMULPS  Y6, Y4, Y4
-	VMOVUPS (DI)(R10*1), Y5
-	VMOVUPS 32(DI)(R10*1), Y6
-	VADDPS  Y5, Y3, Y3
+vectors1x5:
+	VMOVUPS (SI)(R10*1), Y4
+	VMOVUPS 32(SI)(R10*1), Y5
+	VMOVUPS (DI)(R10*1), Y6
+	VMOVUPS 32(DI)(R10*1), Y7
+	VMOVUPS (BX)(R10*1), Y8
+	VMOVUPS 32(BX)(R10*1), Y9
+	VSUBPS  Y0, Y8, Y8
+	VSUBPS  Y0, Y9, Y9
+	VMULPS  Y2, Y8, Y8
+	VMULPS  Y2, Y9, Y9
+	VMULPS  Y4, Y8, Y8
+	VMULPS  Y5, Y9, Y9
+	VADDPS  Y6, Y8, Y8
+	VADDPS  Y7, Y9, Y9
+	VMOVUPS Y8, (AX)(R10*1)
+	VMOVUPS Y9, 32(AX)(R10*1)
+	VMOVUPS (R13)(R10*1), Y8
+	VMOVUPS 32(R13)(R10*1), Y9
+	VSUBPS  Y1, Y8, Y8
+	VSUBPS  Y1, Y9, Y9
+	VMULPS  Y3, Y8, Y8
+	VMULPS  Y3, Y9, Y9
+	VMULPS  Y4, Y8, Y4
+	VMULPS  Y5, Y9, Y5
 	VADDPS  Y6, Y4, Y4
-	VMOVUPS Y3, (AX)(R10*1)
-	VMOVUPS Y4, 32(AX)(R10*1)
+	VADDPS  Y7, Y5, Y5
+	VMOVUPS Y4, (R14)(R10*1)
+	VMOVUPS Y5, 32(R14)(R10*1)
 	ADDQ    $0x40, R10
 	SUBQ    $0x10, R11
-	JGE     vectors4
+	JGE     vectors1x5
 
-tail4:
+tail5:
 	ADDQ       $0x10, R11
-	JZ         done4
-	LEAQ       masks<>+64(SB), R12
+	JZ         done5
+	LEAQ       masks<>+64(SB), R15
 	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    (R12), Y3
-	VMOVUPS    32(R12), Y4
+	SUBQ       R11, R15
+	VMOVUPS    (R15), Y4
+	VMOVUPS    32(R15), Y5
+	VMASKMOVPS (SI)(R10*1), Y4, Y6
+	VMASKMOVPS 32(SI)(R10*1), Y5, Y7
+	VMASKMOVPS (DI)(R10*1), Y4, Y8
+	VMASKMOVPS 32(DI)(R10*1), Y5, Y9
+	VMASKMOVPS (BX)(R10*1), Y4, Y10
+	VMASKMOVPS 32(BX)(R10*1), Y5, Y11
+	VSUBPS     Y0, Y10, Y10
+	VSUBPS     Y0, Y11, Y0
+	VMULPS     Y2, Y10, Y10
+	VMULPS     Y2, Y0, Y0
+	VMULPS     Y6, Y10, Y2
+	VMULPS     Y7, Y0, Y0
+	VADDPS     Y8, Y2, Y2
+	VADDPS     Y9, Y0, Y0
+	VMASKMOVPS Y2, Y4, (AX)(R10*1)
+	VMASKMOVPS Y0, Y5, 32(AX)(R10*1)
+	VMASKMOVPS (R13)(R10*1), Y4, Y0
+	VMASKMOVPS 32(R13)(R10*1), Y5, Y2
+	VSUBPS     Y1, Y0, Y0
+	VSUBPS     Y1, Y2, Y1
+	VMULPS     Y3, Y0, Y0
+	VMULPS     Y3, Y1, Y1
+	VMULPS     Y6, Y0, Y0
+	VMULPS     Y7, Y1, Y1
+	VADDPS     Y8, Y0, Y0
+	VADDPS     Y9, Y1, Y1
+	VMASKMOVPS Y0, Y4, (R14)(R10*1)
+	VMASKMOVPS Y1, Y5, 32(R14)(R10*1)
+
+done5:
+	ADDQ  $0x08, CX
+	ADDQ  $0x08, DX
+	LEAQ  (BX)(R9*4), BX
+	LEAQ  (BX)(R9*4), BX
+	LEAQ  (AX)(R9*4), AX
+	LEAQ  (AX)(R9*4), AX
+	DECQ  R12
+	JNZ   rows2
+	TESTQ R8, R8
+	JZ    done1
+
+one1:
+	VMOVUPS constants<>+0(SB), Y0
+	VMOVUPS constants<>+32(SB), Y1
+	XORQ    R10, R10
+	MOVQ    R9, R11
+	SUBQ    $0x10, R11
+	JLT     tail6
+
+vectors1x6:
+	VMOVUPS (BX)(R10*1), Y2
+	VMOVUPS 32(BX)(R10*1), Y3
+	VADDPS  Y2, Y0, Y0
+	VADDPS  Y3, Y1, Y1
+	ADDQ    $0x40, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x6
+
+tail6:
+	ADDQ       $0x10, R11
+	JZ         done6
+	LEAQ       masks<>+64(SB), R8
+	SHLQ       $0x02, R11
+	SUBQ       R11, R8
+	VMOVUPS    (R8), Y2
+	VMOVUPS    32(R8), Y3
+	VMASKMOVPS (BX)(R10*1), Y2, Y2
+	VMASKMOVPS 32(BX)(R10*1), Y3, Y3
+	VADDPS     Y2, Y0, Y0
+	VADDPS     Y3, Y1, Y1
+
+done6:
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VPERMILPS    $0x0e, X1, X0
+	VADDPS       X0, X1, X1
+	VPERMILPS    $0x01, X1, X0
+	VADDPS       X0, X1, X1
+	VDIVSS       n+64(FP), X1, X1
+	VMOVSS       X1, (CX)
+	VBROADCASTSS X1, Y0
+	VMOVUPS      constants<>+0(SB), Y1
+	VMOVUPS      constants<>+32(SB), Y2
+	XORQ         R10, R10
+	MOVQ         R9, R11
+	SUBQ         $0x10, R11
+	JLT          tail7
+
+vectors1x7:
+	VMOVUPS (BX)(R10*1), Y3
+	VMOVUPS 32(BX)(R10*1), Y4
+	VSUBPS  Y0, Y3, Y3
+	VSUBPS  Y0, Y4, Y4
+	VMULPS  Y3, Y3, Y3
+	VMULPS  Y4, Y4, Y4
+	VADDPS  Y3, Y1, Y1
+	VADDPS  Y4, Y2, Y2
+	ADDQ    $0x40, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x7
+
+tail7:
+	ADDQ       $0x10, R11
+	JZ         done7
+	LEAQ       masks<>+64(SB), R8
+	SHLQ       $0x02, R11
+	SUBQ       R11, R8
+	VMOVUPS    (R8), Y3
+	VMOVUPS    32(R8), Y4
 	VMASKMOVPS (BX)(R10*1), Y3, Y5
 	VMASKMOVPS 32(BX)(R10*1), Y4, Y6
-	VSUBPS     Y1, Y5, Y5
-	VSUBPS     Y1, Y6, Y1
-	VMULPS     Y2, Y5, Y5
-	VMULPS     Y2, Y1, Y1
-	VMASKMOVPS (SI)(R10*1), Y3, Y2
-	VMASKMOVPS 32(SI)(R10*1), Y4, Y6
-	VMULPS     Y2, Y5, Y2
-	VMULPS     Y6, Y1, Y1
-	VMASKMOVPS (DI)(R10*1), Y3, Y5
-	VMASKMOVPS 32(DI)(R10*1), Y4, Y6
-	VADDPS     Y5, Y2, Y2
-	VADDPS     Y6, Y1, Y1
-	VMASKMOVPS Y2, Y3, (AX)(R10*1)
-	VMASKMOVPS Y1, Y4, 32(AX)(R10*1)
+	VSUBPS     Y0, Y5, Y5
+	VSUBPS     Y0, Y6, Y6
+	VMULPS     Y5, Y5, Y5
+	VMULPS     Y6, Y6, Y6
+	VANDPS     Y3, Y5, Y3
+	VANDPS     Y4, Y6, Y4
+	VADDPS     Y3, Y1, Y1
+	VADDPS     Y4, Y2, Y2
 
-done4:
+done7:
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X2
+	VPERMILPS    $0x0e, X2, X1
+	VADDPS       X1, X2, X2
+	VPERMILPS    $0x01, X2, X1
+	VADDPS       X1, X2, X2
+	VDIVSS       n+64(FP), X2, X2
+	VADDSS       constants<>+1344(SB), X2, X2
+	VSQRTSS      X2, X2, X2
+	VMOVSS       constants<>+960(SB), X1
+	VDIVSS       X2, X1, X1
+	VMOVSS       X1, (DX)
+	VBROADCASTSS X1, Y1
+	XORQ         R10, R10
+	MOVQ         R9, R11
+	SUBQ         $0x10, R11
+	JLT          tail8
+
+vectors1x8:
+	VMOVUPS (SI)(R10*1), Y2
+	VMOVUPS 32(SI)(R10*1), Y3
+	VMOVUPS (DI)(R10*1), Y4
+	VMOVUPS 32(DI)(R10*1), Y5
+	VMOVUPS (BX)(R10*1), Y6
+	VMOVUPS 32(BX)(R10*1), Y7
+	VSUBPS  Y0, Y6, Y6
+	VSUBPS  Y0, Y7, Y7
+	VMULPS  Y1, Y6, Y6
+	VMULPS  Y1, Y7, Y7
+	VMULPS  Y2, Y6, Y2
+	VMULPS  Y3, Y7, Y3
+	VADDPS  Y4, Y2, Y2
+	VADDPS  Y5, Y3, Y3
+	VMOVUPS Y2, (AX)(R10*1)
+	VMOVUPS Y3, 32(AX)(R10*1)
+	ADDQ    $0x40, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x8
+
+tail8:
+	ADDQ       $0x10, R11
+	JZ         done8
+	LEAQ       masks<>+64(SB), R8
+	SHLQ       $0x02, R11
+	SUBQ       R11, R8
+	VMOVUPS    (R8), Y2
+	VMOVUPS    32(R8), Y3
+	VMASKMOVPS (SI)(R10*1), Y2, Y4
+	VMASKMOVPS 32(SI)(R10*1), Y3, Y5
+	VMASKMOVPS (DI)(R10*1), Y2, Y6
+	VMASKMOVPS 32(DI)(R10*1), Y3, Y7
+	VMASKMOVPS (BX)(R10*1), Y2, Y8
+	VMASKMOVPS 32(BX)(R10*1), Y3, Y9
+	VSUBPS     Y0, Y8, Y8
+	VSUBPS     Y0, Y9, Y0
+	VMULPS     Y1, Y8, Y8
+	VMULPS     Y1, Y0, Y0
+	VMULPS     Y4, Y8, Y1
+	VMULPS     Y5, Y0, Y0
+	VADDPS     Y6, Y1, Y1
+	VADDPS     Y7, Y0, Y0
+	VMASKMOVPS Y1, Y2, (AX)(R10*1)
+	VMASKMOVPS Y0, Y3, 32(AX)(R10*1)
+
+done8:
 	ADDQ $0x04, CX
 	ADDQ $0x04, DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (AX)(R9*4), AX
-	DECQ R8
-	JNZ  rows1
+
+done1:
 	VZEROUPPER
 	RET
 
@@ -2827,37 +3484,36 @@ rows1:
 	VBROADCASTSS (BX), Y0
 	VBROADCASTSS (SI), Y1
 	VMOVUPS      constants<>+0(SB), Y2
-	VMOVUPS      constants<>+0(SB), Y3
-	VMOVUPS      constants<>+32(SB), Y4
-	VMOVUPS      constants<>+0(SB), Y5
-	VMOVUPS      constants<>+32(SB), Y6
+	VMOVUPS      constants<>+32(SB), Y3
+	VMOVUPS      constants<>+0(SB), Y4
+	VMOVUPS      constants<>+32(SB), Y5
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
 	JLT          tail2
 
-vectors2:
-	VMOVUPS (CX)(R10*1), Y7
-	VMOVUPS 32(CX)(R10*1), Y8
-	VMOVUPS (DI)(R10*1), Y9
-	VMOVUPS 32(DI)(R10*1), Y10
+vectors1x2:
+	VMOVUPS (DI)(R10*1), Y6
+	VMOVUPS 32(DI)(R10*1), Y7
+	VMOVUPS (CX)(R10*1), Y8
+	VMOVUPS 32(CX)(R10*1), Y9
+	VMULPS  Y8, Y6, Y6
 	VMULPS  Y9, Y7, Y7
-	VMULPS  Y10, Y8, Y8
-	VMOVUPS (DX)(R10*1), Y9
-	VMOVUPS 32(DX)(R10*1), Y10
+	VMOVUPS (DX)(R10*1), Y8
+	VMOVUPS 32(DX)(R10*1), Y9
+	VSUBPS  Y0, Y8, Y8
 	VSUBPS  Y0, Y9, Y9
-	VSUBPS  Y0, Y10, Y10
+	VMULPS  Y1, Y8, Y8
 	VMULPS  Y1, Y9, Y9
-	VMULPS  Y1, Y10, Y10
+	VADDPS  Y6, Y2, Y2
 	VADDPS  Y7, Y3, Y3
-	VADDPS  Y8, Y4, Y4
+	VMULPS  Y8, Y6, Y6
 	VMULPS  Y9, Y7, Y7
-	VMULPS  Y10, Y8, Y8
+	VADDPS  Y6, Y4, Y4
 	VADDPS  Y7, Y5, Y5
-	VADDPS  Y8, Y6, Y6
 	ADDQ    $0x40, R10
 	SUBQ    $0x10, R11
-	JGE     vectors2
+	JGE     vectors1x2
 
 tail2:
 	ADDQ       $0x10, R11
@@ -2865,38 +3521,38 @@ tail2:
 	LEAQ       masks<>+64(SB), R12
 	SHLQ       $0x02, R11
 	SUBQ       R11, R12
-	VMOVUPS    (R12), Y7
-	VMOVUPS    32(R12), Y8
-	VMASKMOVPS (CX)(R10*1), Y7, Y9
-	VMASKMOVPS 32(CX)(R10*1), Y8, Y10
-	VMASKMOVPS (DI)(R10*1), Y7, Y11
-	VMASKMOVPS 32(DI)(R10*1), Y8, Y12
+	VMOVUPS    (R12), Y6
+	VMOVUPS    32(R12), Y7
+	VMASKMOVPS (DI)(R10*1), Y6, Y8
+	VMASKMOVPS 32(DI)(R10*1), Y7, Y9
+	VMASKMOVPS (CX)(R10*1), Y6, Y10
+	VMASKMOVPS 32(CX)(R10*1), Y7, Y11
+	VMULPS     Y10, Y8, Y8
 	VMULPS     Y11, Y9, Y9
-	VMULPS     Y12, Y10, Y10
-	VMASKMOVPS (DX)(R10*1), Y7, Y11
-	VMASKMOVPS 32(DX)(R10*1), Y8, Y12
+	VMASKMOVPS (DX)(R10*1), Y6, Y10
+	VMASKMOVPS 32(DX)(R10*1), Y7, Y11
+	VSUBPS     Y0, Y10, Y10
 	VSUBPS     Y0, Y11, Y11
-	VSUBPS     Y0, Y12, Y12
+	VMULPS     Y1, Y10, Y10
 	VMULPS     Y1, Y11, Y11
-	VMULPS     Y1, Y12, Y12
+	VADDPS     Y8, Y2, Y2
 	VADDPS     Y9, Y3, Y3
-	VADDPS     Y10, Y4, Y4
+	VMULPS     Y10, Y8, Y8
 	VMULPS     Y11, Y9, Y9
-	VMULPS     Y12, Y10, Y10
-	VBLENDVPS  Y7, Y9, Y2, Y7
-	VBLENDVPS  Y8, Y10, Y2, Y2
+	VANDPS     Y6, Y8, Y6
+	VANDPS     Y7, Y9, Y7
+	VADDPS     Y6, Y4, Y4
 	VADDPS     Y7, Y5, Y5
-	VADDPS     Y2, Y6, Y6
 
 done2:
-	VADDPS       Y4, Y3, Y2
+	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VADDPS       X3, X2, X3
 	VPERMILPS    $0x0e, X3, X2
 	VADDPS       X2, X3, X3
 	VPERMILPS    $0x01, X3, X2
 	VADDPS       X2, X3, X3
-	VADDPS       Y6, Y5, Y2
+	VADDPS       Y5, Y4, Y2
 	VEXTRACTF128 $0x01, Y2, X4
 	VADDPS       X4, X2, X4
 	VPERMILPS    $0x0e, X4, X2
@@ -2912,11 +3568,11 @@ done2:
 	SUBQ         $0x10, R11
 	JLT          tail3
 
-vectors3:
-	VMOVUPS (CX)(R10*1), Y4
-	VMOVUPS 32(CX)(R10*1), Y5
-	VMOVUPS (DI)(R10*1), Y6
-	VMOVUPS 32(DI)(R10*1), Y7
+vectors1x3:
+	VMOVUPS (DI)(R10*1), Y4
+	VMOVUPS 32(DI)(R10*1), Y5
+	VMOVUPS (CX)(R10*1), Y6
+	VMOVUPS 32(CX)(R10*1), Y7
 	VMULPS  Y6, Y4, Y4
 	VMULPS  Y7, Y5, Y5
 	VMOVUPS (DX)(R10*1), Y6
@@ -2937,7 +3593,7 @@ vectors3:
 	VMOVUPS Y5, 32(AX)(R10*1)
 	ADDQ    $0x40, R10
 	SUBQ    $0x10, R11
-	JGE     vectors3
+	JGE     vectors1x3
 
 tail3:
 	ADDQ       $0x10, R11
@@ -2947,10 +3603,10 @@ tail3:
 	SUBQ       R11, R12
 	VMOVUPS    (R12), Y4
 	VMOVUPS    32(R12), Y5
-	VMASKMOVPS (CX)(R10*1), Y4, Y6
-	VMASKMOVPS 32(CX)(R10*1), Y5, Y7
-	VMASKMOVPS (DI)(R10*1), Y4, Y8
-	VMASKMOVPS 32(DI)(R10*1), Y5, Y9
+	VMASKMOVPS (DI)(R10*1), Y4, Y6
+	VMASKMOVPS 32(DI)(R10*1), Y5, Y7
+	VMASKMOVPS (CX)(R10*1), Y4, Y8
+	VMASKMOVPS 32(CX)(R10*1), Y5, Y9
 	VMULPS     Y8, Y6, Y6
 	VMULPS     Y9, Y7, Y7
 	VMASKMOVPS (DX)(R10*1), Y4, Y8
@@ -2997,7 +3653,7 @@ TEXT ·normColumns256(SB), NOSPLIT, $0-72
 	SUBQ $0x10, R8
 	JLT  tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS constants<>+0(SB), Y0
 	VMOVUPS constants<>+32(SB), Y1
 	VMOVUPS constants<>+0(SB), Y2
@@ -3033,7 +3689,7 @@ rows2:
 	VMOVUPS      Y3, 32(CX)(R10*1)
 	ADDQ         $0x40, R10
 	SUBQ         $0x10, R8
-	JGE          vectors1
+	JGE          vectors1x1
 
 tail1:
 	ADDQ    $0x10, R8
@@ -3092,7 +3748,7 @@ TEXT ·maxAbs256(SB), NOSPLIT, $0-20
 	SUBQ    $0x10, CX
 	JLT     tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS (AX)(DX*1), Y2
 	VMOVUPS 32(AX)(DX*1), Y3
 	VPAND   constants<>+1408(SB), Y2, Y2
@@ -3101,7 +3757,7 @@ vectors1:
 	VPMAXUD Y3, Y1, Y1
 	ADDQ    $0x40, DX
 	SUBQ    $0x10, CX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ       $0x10, CX
@@ -3146,7 +3802,7 @@ TEXT ·quantize256(SB), NOSPLIT, $0-32
 	SUBQ         $0x10, DX
 	JLT          tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS   (CX)(BX*1), Y5
 	VMOVUPS   32(CX)(BX*1), Y6
 	VMULPS    Y0, Y5, Y5
@@ -3171,7 +3827,7 @@ vectors1:
 	VMOVUPS   Y6, 32(AX)(BX*1)
 	ADDQ      $0x40, BX
 	SUBQ      $0x10, DX
-	JGE       vectors1
+	JGE       vectors1x1
 
 tail1:
 	ADDQ       $0x10, DX
@@ -3218,7 +3874,7 @@ TEXT ·addI32256(SB), NOSPLIT, $0-24
 	SUBQ $0x10, DX
 	JLT  tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS (AX)(BX*1), Y0
 	VMOVUPS 32(AX)(BX*1), Y1
 	VMOVUPS (CX)(BX*1), Y2
@@ -3229,7 +3885,7 @@ vectors1:
 	VMOVUPS Y1, 32(AX)(BX*1)
 	ADDQ    $0x40, BX
 	SUBQ    $0x10, DX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ       $0x10, DX
@@ -3266,7 +3922,7 @@ TEXT ·sumSquares256(SB), NOSPLIT, $0-24
 	SUBQ    $0x10, DX
 	JLT     tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS (CX)(BX*1), Y4
 	VMOVUPS 32(CX)(BX*1), Y5
 	VPSRLQ  $0x20, Y4, Y6
@@ -3285,7 +3941,7 @@ vectors1:
 	VPADDQ  Y7, Y3, Y3
 	ADDQ    $0x40, BX
 	SUBQ    $0x10, DX
-	JGE     vectors1
+	JGE     vectors1x1
 
 tail1:
 	ADDQ       $0x10, DX
@@ -3333,7 +3989,7 @@ TEXT ·adamW256(SB), NOSPLIT, $0-48
 	SUBQ $0x10, SI
 	JLT  tail1
 
-vectors1:
+vectors1x1:
 	VMOVUPS      (BX)(R8*1), Y0
 	VMOVUPS      32(BX)(R8*1), Y1
 	VCVTDQ2PS    Y0, Y0
@@ -3396,7 +4052,7 @@ vectors1:
 	VMOVUPS      Y1, 32(AX)(R8*1)
 	ADDQ         $0x40, R8
 	SUBQ         $0x10, SI
-	JGE          vectors1
+	JGE          vectors1x1
 
 tail1:
 	ADDQ         $0x10, SI

@@ -130,6 +130,22 @@ func (s *set) keep(x, other vector, m *mask) vector {
 	return v
 }
 
+// exists is x where the mask has elements, 0 elsewhere.
+func (s *set) exists(x vector, m *mask) vector {
+	if m == nil {
+		return x
+	}
+	v := s.vec()
+	for h := range v {
+		if s.zmm {
+			VMOVUPS_Z(x[h], m.k, v[h])
+		} else {
+			VANDPS(m.halves[h], x[h], v[h])
+		}
+	}
+	return v
+}
+
 // Comparisons, as VCMPPS numbers them. Only notBelowOrEqual and unordered are true of NaN.
 const (
 	unordered       = 3
@@ -237,21 +253,33 @@ func paramAddr(name string) Mem {
 // row calls body for each vector of a row of n elements, and once with a mask if n is not a multiple of 16; s.j is the
 // offset of the vector.
 func (s *set) row(n reg.GPVirtual, body func(m *mask)) {
+	s.rowBy(n, 1, func(_ int, m *mask) { body(m) })
+}
+
+// rowBy is row, but with so many vectors in a call of body as long as there are as many whole ones, then with one.
+func (s *set) rowBy(n reg.GPVirtual, many int, body func(vectors int, m *mask)) {
 	s.labels++
-	loop, tail, done := fmt.Sprintf("vectors%d", s.labels), fmt.Sprintf("tail%d", s.labels), fmt.Sprintf("done%d", s.labels)
+	label := func(name string) string { return fmt.Sprintf("%s%d", name, s.labels) }
+	done, tail := label("done"), label("tail")
 	XORQ(s.j, s.j)
 	MOVQ(n, s.left)
-	SUBQ(Imm(16), s.left)
-	JLT(LabelRef(tail))
-	Label(loop)
-	body(nil)
-	ADDQ(Imm(64), s.j)
-	SUBQ(Imm(16), s.left)
-	JGE(LabelRef(loop))
-	Label(tail)
-	ADDQ(Imm(16), s.left)
+	for vectors := many; vectors > 0; vectors /= 2 {
+		loop, next := label(fmt.Sprintf("vectors%d", vectors)+"x"), tail
+		if vectors > 1 {
+			next = label(fmt.Sprintf("fewer%dx", vectors))
+		}
+		SUBQ(Imm(uint64(16*vectors)), s.left)
+		JLT(LabelRef(next))
+		Label(loop)
+		body(vectors, nil)
+		ADDQ(Imm(uint64(64*vectors)), s.j)
+		SUBQ(Imm(uint64(16*vectors)), s.left)
+		JGE(LabelRef(loop))
+		Label(next)
+		ADDQ(Imm(uint64(16*vectors)), s.left)
+	}
 	JZ(LabelRef(done))
-	body(s.mask())
+	body(1, s.mask())
 	Label(done)
 }
 
