@@ -157,11 +157,11 @@ check-page: wasm build
 
 # Last, so that its lines are the last ones that one sees. Tests with processes have the machine for themselves: the race
 # detector slows their processes down, and finds in package shoal what it would find there. It would find nothing in the
-# numbers of kernel's ops. Vet has been here before.
+# numbers of kernel's ops. Vet and internal/deptest have been here before.
 check-unit:
 	$(call step,tests of the kernels,go test -vet=off -shuffle=on -timeout 15m $$(go list ./kernel/... | grep -v /bits))
 	$(call step,tests,go test -race -vet=off -shuffle=on -timeout 15m ./kernel/cpu -run 'Split|Workers|Suite/^-3$$' && \
-		go test -race -vet=off -shuffle=on -timeout 15m $$(go list ./... | grep -v -e /cmd/shoal -e shoal/kernel))
+		go test -race -vet=off -shuffle=on -timeout 15m $$(go list ./... | grep -v -e /cmd/shoal -e shoal/kernel -e internal/deptest))
 	$(call step,tests with processes,go test -vet=off -shuffle=on -timeout 15m -skip '$(TABS)' ./cmd/shoal)
 
 check-tabs:

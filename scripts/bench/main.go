@@ -111,6 +111,9 @@ func (o *outcome) prepareOps(b *kernelbench.Bench, t *torch) (all []*match, err 
 	if err := t.ask(request{Ask: "about"}, &o.about); err != nil {
 		return nil, err
 	}
+	if err := o.about.compares(); err != nil {
+		return nil, err
+	}
 	other := func(m *opMatch) bool { return !m.contains(o.only) }
 	o.backend, o.products, o.ops = b.Name(), slices.DeleteFunc(products(), other), slices.DeleteFunc(ops(), other)
 	for _, m := range slices.Concat(o.products, o.ops) {

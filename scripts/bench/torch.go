@@ -40,14 +40,12 @@ type library struct {
 	Threads      int    `json:"num_threads"`
 }
 
-// openBLAS is numpy's.
-func (a *about) openBLAS() (library, error) {
-	for _, l := range a.Libraries {
-		if l.API == "openblas" {
-			return l, nil
-		}
+// compares says why products can't be compared with OpenBLAS, which NumPy brings along.
+func (a *about) compares() error {
+	if !slices.ContainsFunc(a.Libraries, func(l library) bool { return l.API == "openblas" }) {
+		return fmt.Errorf("numpy %s has no OpenBLAS, with which products are compared: %+v", a.NumPy, a.Libraries)
 	}
-	return library{}, fmt.Errorf("numpy %s has no OpenBLAS, with which products are compared: %+v", a.NumPy, a.Libraries)
+	return nil
 }
 
 // startTorch starts the process with so many threads. It ends with ctx or close.
