@@ -66,6 +66,10 @@ func (n *network) pauses(peer int) (points []string) {
 
 // reached takes a peer that waits at a point. If nothing is to happen to it there (any more), it goes on.
 func (n *network) reached(p *peerState, at *atEvent) error {
+	if at.Point == n.holding {
+		n.holding = ""
+		return nil
+	}
 	i := slices.IndexFunc(n.happenings, func(h *happening) bool {
 		return h.victim == nil && h.may(p.peer) && h.pause().String() == at.Point
 	})

@@ -67,6 +67,7 @@ type network struct {
 	later    []timed
 
 	happenings []*happening
+	holding    string       // a point at which a peer is to be held
 	blamed     []blameEvent // in the order told
 	late       error        // what a process complained of after its report
 	changed    time.Time    // when something was last done to a peer

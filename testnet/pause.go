@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +43,8 @@ func parsePause(text string) (p pausePoint, err error) {
 
 // Pauses is the child's side of faults: at points that the parent names, the goroutine that computes waits for the parent,
 // which kills or stops the process there, or lets it go on. On the child's standard input, "pause POINT" names another
-// point, "clear" forgets them all, and "go" ends the wait; "measure" has it give back what memory it can and tell its standing.
+// point, "clear" forgets them all, and "go" ends the wait; "measure" has it give back what memory it can and tell its standing
+// as of then.
 type Pauses struct {
 	events   *Events
 	standing func() Standing
@@ -86,7 +88,9 @@ func (p *Pauses) Serve(in io.Reader) {
 		case "measure":
 			debug.FreeOSMemory() // what was kept for reuse becomes garbage
 			debug.FreeOSMemory()
-			p.events.Standing(p.standing())
+			now := p.standing()
+			now.RSS -= freeHeap()
+			p.events.Standing(now)
 		case "pause":
 			if err := p.Add(rest); err != nil {
 				p.events.Notice(err.Error())
@@ -94,6 +98,13 @@ func (p *Pauses) Serve(in io.Reader) {
 		}
 	}
 	p.release(true)
+}
+
+// freeHeap is how many bytes of the heap are resident though nothing is in them: each processor keeps some pages at hand.
+func freeHeap() int64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/free:bytes"}}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64())
 }
 
 func (p *Pauses) release(over bool) {

@@ -25,7 +25,7 @@ const (
 	soakSteps = 50  // from one fault to the next, at least: the time that it takes to restore redundancy, and some
 	soakTail  = 500 // further steps, for faults that took longer
 	soakLooks = 12  // measurements before a fault, of which the least count
-	soakPace  = 20  // peers are slower by this, so that those steps are seconds
+	soakPace  = 80  // peers are slower by this, so that those steps are seconds
 
 	wholeWithin  = 2 * time.Minute  // for redundancy to be restored
 	reachWithin  = 10 * time.Second // for a victim to come to its point
@@ -50,8 +50,13 @@ func tiny(steps int) *shoal.RunFile {
 	return &r
 }
 
-// RunFile is what a soak trains: as long as it takes.
-func (s *Soak) RunFile() *shoal.RunFile { return tiny(max(1, s.Faults)*soakSteps + soakTail) }
+// RunFile is what a soak trains: as long as it takes. Its microbatches are of one sample, so that the memory of a peer hardly
+// depends on how many of them it gets.
+func (s *Soak) RunFile() *shoal.RunFile {
+	r := tiny(max(1, s.Faults)*soakSteps + soakTail)
+	r.Train.Batch, r.Train.Microbatch = 8, 1
+	return r
+}
 
 // Run is Run with the soak's faults. The report says whether the run ended as one without faults, and what grew.
 func (s *Soak) Run(ctx context.Context, cfg Config) (*shoal.Report, error) {
@@ -117,11 +122,16 @@ func (t *soaking) drive(ctx context.Context, n *network) error {
 	return n.pump(ctx, func() bool { return false })
 }
 
-// measure notes what the witness uses, where that can be compared.
+// measure notes what the witness uses, where that can be compared: between two steps, at which it is held meanwhile.
 func (t *soaking) measure(ctx context.Context, n *network) error {
 	if len(n.alive()) != n.cfg.Peers {
 		return nil
 	}
+	held, err := n.hold(ctx, t.witness)
+	if err != nil || !held {
+		return err
+	}
+	defer t.witness.say("go")
 	var least Standing // what is used for a moment only is no leak
 	for i := range soakLooks {
 		before := t.witness.seen

@@ -70,6 +70,19 @@ func (n *network) strike(ctx context.Context, f Fault) (*happening, error) {
 	return h, err
 }
 
+// hold has a peer wait between two steps, until it is told "go". False if it didn't come there.
+func (n *network) hold(ctx context.Context, p *peerState) (bool, error) {
+	n.holding = pausePoint{role: self, step: n.step + 1, phase: "commit"}.String()
+	p.say("pause " + n.holding)
+	held, err := n.pumpFor(ctx, reachWithin, func() bool { return n.holding == "" })
+	if !held {
+		n.holding = ""
+		p.say("clear")
+		p.say("go")
+	}
+	return held, err
+}
+
 // answered says whether the others have gone on since a fault.
 func (n *network) answered(h *happening) bool {
 	_, ok := answer(h, n.peers)
