@@ -288,7 +288,11 @@ func TestShortSlicesPanic(t *testing.T) {
 // TestPeak holds the rates of all paths to what a core of today may have.
 func TestPeak(t *testing.T) {
 	for _, k := range kernels() {
-		if rate := k.Peak(time.Millisecond); !(rate > 1e8 && rate < 1e12) {
+		rate := 0.0
+		for range 5 { // a busy machine has other things to do in most of them
+			rate = max(rate, k.Peak(time.Millisecond))
+		}
+		if !(rate > 1e8 && rate < 1e12) {
 			t.Errorf("%s: %g operations a second", k.Name(), rate)
 		}
 	}
