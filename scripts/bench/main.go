@@ -91,7 +91,7 @@ func (o *outcome) measure(ctx context.Context, python string, n int) (err error)
 		fmt.Fprintf(os.Stderr, "preparing %s %s with %s\n", s.name, s.shape, threads(n))
 		err := s.prepare(t)
 		if s.trainer != nil {
-			defer s.trainer.close()
+			defer s.trainer.Close()
 		}
 		if err != nil {
 			return err

@@ -23,7 +23,7 @@ func sample() *outcome {
 		ops: []*opMatch{{op: op, match: match{name: op.Name, shape: op.Shape, ours: &side{seconds: []float64{1e-4}},
 			theirs: []*side{{name: "eager", seconds: []float64{1.5e-4}}}}}},
 		steps: []*stepMatch{{threads: 1, parameters: 1234, batch: 64, eager: 1.3, busy: 10 * time.Second,
-			trainer: &trainer{device: &clocked{products: 6 * time.Second, attention: time.Second}},
+			device: &clocked{products: 6 * time.Second, attention: time.Second},
 			match: match{name: "ViT", shape: "12 x 64", ours: &side{seconds: []float64{0.01}},
 				theirs: []*side{{name: "eager", seconds: []float64{0.02}}, {name: "compiled", seconds: []float64{0.015}}}}}},
 	}

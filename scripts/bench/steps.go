@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"time"
 
+	"shoal/kernel/cpu"
 	"shoal/model"
 	"shoal/model/gpt"
 	"shoal/model/vit"
+	"shoal/scripts/internal/trainer"
 )
 
 // stepMatch is a whole training step: forward, backward, AdamW.
@@ -19,7 +21,8 @@ type stepMatch struct {
 	threads    int
 	parameters int
 	missing    string // what the other side lacks, and why
-	trainer    *trainer
+	device     *clocked
+	trainer    *trainer.Trainer
 	busy       time.Duration // in the steps that were measured
 }
 
@@ -59,13 +62,18 @@ func (s *stepMatch) prepare(t *torch) error {
 			s.parameters += p.Len()
 		}
 	}
-	if s.trainer, err = newTrainer(m, newSamples(m.Sample(), s.batch, classes), s.threads); err != nil {
+	dev, err := cpu.New(cpu.Config{Threads: s.threads})
+	if err != nil {
 		return err
 	}
-	s.trainer.device.products, s.trainer.device.attention = 0, 0
+	s.device = &clocked{Device: dev}
+	if s.trainer, err = trainer.New(m, trainer.NewSamples(m.Sample(), s.batch, classes), s.device); err != nil {
+		return err
+	}
+	s.device.products, s.device.attention = 0, 0
 	s.ours = &side{name: "shoal", turn: s.turn}
-	theirs, sides, err := t.make(request{Ask: "step", Model: s.kind, Config: s.config, Batch: s.batch, WeightDecay: hyper.WeightDecay,
-		AdamW: map[string]any{"lr": hyper.LR, "betas": []float64{hyper.Beta1, hyper.Beta2}, "eps": hyper.Eps}})
+	theirs, sides, err := t.make(request{Ask: "step", Model: s.kind, Config: s.config, Batch: s.batch, WeightDecay: trainer.Hyper.WeightDecay,
+		AdamW: map[string]any{"lr": trainer.Hyper.LR, "betas": []float64{trainer.Hyper.Beta1, trainer.Hyper.Beta2}, "eps": trainer.Hyper.Eps}})
 	if err != nil {
 		return err
 	}
@@ -79,11 +87,11 @@ func (s *stepMatch) prepare(t *torch) error {
 func (s *stepMatch) turn(d time.Duration) (float64, error) {
 	start := time.Now()
 	defer since(&s.busy, start)
-	return s.trainer.turn(d)
+	return s.trainer.Turn(d)
 }
 
 // share is how much of our time went into products, and into attention, whose own products count there.
 func (s *stepMatch) share() (products, attention float64) {
-	d := s.trainer.device
+	d := s.device
 	return d.products.Seconds() / s.busy.Seconds(), d.attention.Seconds() / s.busy.Seconds()
 }

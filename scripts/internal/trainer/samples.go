@@ -1,4 +1,4 @@
-package main
+package trainer
 
 import (
 	"shoal/fsdp"
@@ -14,8 +14,8 @@ type samples struct {
 
 var _ fsdp.Dataset = (*samples)(nil)
 
-// newSamples draws n samples: floats from a normal distribution, tokens and labels below classes.
-func newSamples(spec model.Spec, n, classes int) *samples {
+// NewSamples draws n samples: floats from a normal distribution, tokens and labels below classes.
+func NewSamples(spec model.Spec, n, classes int) fsdp.Dataset {
 	s := &samples{spec, model.Batch{N: n, Floats: make([]float32, n*spec.Floats)}}
 	ref.FillNormal(s.Floats, 1, 0, 1)
 	draw := func(key uint64, n int) (x []int32) {
