@@ -1,5 +1,5 @@
 // Command benchbrowser compares products of matrices by kernel/wasm in a headless Chromium with TensorFlow.js, ONNX Runtime Web
-// and this machine's AVX2 kernels, in one page and in turn, and writes docs/browser-speed.md. `make bench-browser` runs it,
+// and this machine's AVX2 kernels, and training steps with those of AVX2, in one page and in turn, and writes docs/browser-speed.md. `make bench-browser` runs it,
 // from the module's root, after npm has installed what package.json names. It fails if a limit is missed.
 package main
 
@@ -13,8 +13,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -60,6 +62,7 @@ type outcome struct {
 	Fail        string
 	Browser     string
 	Contestants []contestant
+	Steps       [2][]float64 // milliseconds of a training step, native and in the browser; by round
 }
 
 type contestant struct {
@@ -82,7 +85,31 @@ func (o *outcome) check(rounds int) (*outcome, error) {
 			}
 		}
 	}
+	for i, x := range o.Steps {
+		if len(x) != rounds {
+			return nil, fmt.Errorf("the page says: %d turns of training steps by side %d, want %d", len(x), i, rounds)
+		}
+	}
 	return o, nil
+}
+
+// buildStep builds the program that trains in the page into dir, with what Go needs there.
+func buildStep(ctx context.Context, dir string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, "main.wasm"), "./scripts/benchbrowser/step")
+	build.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the page's program: %w\n%s", err, out)
+	}
+	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return fmt.Errorf("go env GOROOT: %w", err)
+	}
+	const glue = "wasm_exec.js"
+	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(root)), "lib", "wasm", glue))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, glue), text, 0o644)
 }
 
 // measure opens the page and waits for what it says.
@@ -91,6 +118,14 @@ func measure(ctx context.Context, rounds, slice int) (*outcome, error) {
 	packages := filepath.Join(folder, "node_modules")
 	if _, err := os.Stat(packages); err != nil {
 		return nil, fmt.Errorf("%w: run `npm ci` in %s", err, folder)
+	}
+	dir, err := os.MkdirTemp("", "benchbrowser-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if err := buildStep(ctx, dir); err != nil {
+		return nil, err
 	}
 	native, err := newNative()
 	if err != nil {
@@ -103,7 +138,9 @@ func measure(ctx context.Context, rounds, slice int) (*outcome, error) {
 	mux.Handle("/", http.FileServer(http.Dir(filepath.Join(folder, "web"))))
 	mux.Handle("/npm/", http.StripPrefix("/npm", http.FileServer(http.Dir(packages))))
 	mux.Handle("/kernel/", http.StripPrefix("/kernel", http.FileServerFS(wasm.Files)))
+	mux.Handle("/step/", http.StripPrefix("/step", http.FileServer(http.Dir(dir))))
 	mux.Handle("POST /native", native)
+	mux.HandleFunc("POST /native-step", native.step)
 	mux.HandleFunc("POST /done", func(w http.ResponseWriter, r *http.Request) {
 		var o outcome
 		if err := json.NewDecoder(io.LimitReader(r.Body, 64<<20)).Decode(&o); err != nil {

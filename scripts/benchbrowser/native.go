@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,13 +12,16 @@ import (
 	"shoal/kernel"
 	"shoal/kernel/cpu"
 	"shoal/kernel/cpu/gemm"
+	"shoal/scripts/benchbrowser/model"
+	"shoal/scripts/internal/trainer"
 )
 
-// native computes the product on one core of this machine when the page asks for it.
+// native computes the product, and takes training steps, on one core of this machine when the page asks for it.
 type native struct {
 	mu      sync.Mutex // for the device
 	device  *cpu.Device
 	a, b, c kernel.Buffer
+	trainer *trainer.Trainer
 }
 
 func newNative() (*native, error) {
@@ -38,10 +42,35 @@ func newNative() (*native, error) {
 		d.Upload(b, kernel.Bytes(x))
 		return b
 	}
-	return &native{device: d, a: matrix(rows * inner), b: matrix(inner * cols), c: matrix(rows * cols)}, nil
+	own, err := cpu.New(cpu.Config{Threads: 1, Path: path})
+	if err != nil {
+		return nil, err
+	}
+	t, err := model.New(own)
+	if err != nil {
+		return nil, err
+	}
+	return &native{device: d, a: matrix(rows * inner), b: matrix(inner * cols), c: matrix(rows * cols), trainer: t}, nil
 }
 
-func (n *native) close() { _ = n.device.Close() }
+func (n *native) close() error { return errors.Join(n.trainer.Close(), n.device.Close()) }
+
+// step tells how many milliseconds a training step takes, on average over about as many as it is asked for.
+func (n *native) step(w http.ResponseWriter, r *http.Request) {
+	var ask struct{ MS float64 }
+	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil || !(ask.MS > 0 && ask.MS < 60_000) {
+		http.Error(w, fmt.Sprintf("no turn: %+v, %v", ask, err), http.StatusBadRequest)
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	seconds, err := n.trainer.Turn(time.Duration(ask.MS * float64(time.Millisecond)))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"ms": 1000 * seconds})
+}
 
 // ServeHTTP tells the name, and how many milliseconds so many products take.
 func (n *native) ServeHTTP(w http.ResponseWriter, r *http.Request) {

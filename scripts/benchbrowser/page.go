@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"shoal/scripts/benchbrowser/model"
 )
 
 // Contestants, as web/bench.mjs lists them.
@@ -32,6 +34,9 @@ var limits = []struct {
 	{"one worker / ONNX Runtime Web", oneWorker, onnxruntime, []int{0, 1, 2}, 1.4},
 	{"two workers / one worker", twoWorkers, oneWorker, []int{0, 1, 2}, 1.7},
 }
+
+// stepAtLeast is how fast a training step in the browser must be, as a part of the native speed.
+const stepAtLeast = 0.40
 
 var trans = [...]string{"NN", "NT", "TN"}
 
@@ -80,6 +85,24 @@ Ratio of the best turns | NN | NT | TN | at least
 			}
 		}
 		fmt.Fprintf(&b, " %v\n", l.atLeast)
+	}
+	native, tab := o.Steps[0], o.Steps[1]
+	r := slices.Min(native) / slices.Min(tab)
+	fmt.Fprintf(&b, `
+A whole training step, forward, backward and AdamW in float32: %s as one microbatch, in a run with one member, that is
+package fsdp in both cases. In the browser it runs as Go compiled to WebAssembly in a Worker, with one compute worker.
+
+milliseconds: best (median) | a step
+--- | ---:
+native, AVX2, one core | %.0f (%.0f)
+Shoal, 1 worker | %.0f (%.0f)
+
+Ratio of the best turns | | at least
+--- | ---: | ---:
+one worker / native | %.2f | %.2f
+`, model.Name, slices.Min(native), median(native), slices.Min(tab), median(tab), r, stepAtLeast)
+	if r < stepAtLeast {
+		missed = append(missed, fmt.Errorf("training step, one worker / native: %.2f, want at least %.2f", r, stepAtLeast))
 	}
 	return b.Bytes(), errors.Join(missed...)
 }

@@ -1,5 +1,6 @@
 // Times one product of matrices by kernel/wasm, TensorFlow.js, ONNX Runtime Web and, on the same machine, the CPU's AVX2
-// kernels: in turn, a slice of time each, so that what else the machine does meets all of them.
+// kernels: in turn, a slice of time each, so that what else the machine does meets all of them. Then training steps by kernel/wasm and
+// by AVX2.
 import * as ort from "/npm/onnxruntime-web/dist/ort.wasm.min.mjs";
 import {openCompute} from "/kernel/web/compute.mjs";
 import {onnx} from "./onnx.mjs";
@@ -127,6 +128,20 @@ async function native() {
   return {name, run: async (trans, times) => (await post("/native", {trans, times})).ms, result: null};
 }
 
+// trainers take training steps: step(ms) resolves to the milliseconds that one took, on average over about ms.
+async function trainers() {
+  const worker = new Worker("./step.mjs", {type: "module"});
+  const answer = () => new Promise((resolve, reject) => {
+    worker.onmessage = ({data}) => data.fail ? reject(new Error(data.fail)) : resolve(data.ms);
+    worker.onerror = (e) => reject(new Error(e.message ?? "step.mjs could not be loaded"));
+  });
+  await answer();
+  return [
+    async (ms) => (await post("/native-step", {ms})).ms,
+    (ms) => { worker.postMessage({ms}); return answer(); },
+  ];
+}
+
 // same fails unless all have the same product, but for rounding.
 async function same(contestants, trans) {
   let want;
@@ -155,8 +170,17 @@ try {
       }
     }
   }
+  const steps = [[], []];
+  const take = await trainers();
+  for (const t of take) await t(1);
+  for (let r = 0; r < rounds; r++) {
+    for (let i = 0; i < take.length; i++) {
+      const at = (i + r) % take.length;
+      steps[at].push(await take[at](slice));
+    }
+  }
   await post("/done", {
-    browser: navigator.userAgent, contestants: contestants.map(({name, kind, version}, i) => ({name, kind, version, gflops: gflops[i]})),
+    steps, browser: navigator.userAgent, contestants: contestants.map(({name, kind, version}, i) => ({name, kind, version, gflops: gflops[i]})),
   });
 } catch (e) {
   await post("/done", {fail: String(e?.stack ?? e)});
