@@ -22,8 +22,8 @@ type member struct {
 	fixed   *swarm.Fixed
 	attempt uint64
 
-	whole []int32 // what it gives, drawn anew for each attempt by draw; then what all gave
-	parts [][]byte
+	gives, gets [][]byte // by rank: parts of mine and of whole
+	mine, whole []int32  // what it gives, and the sums of what all give
 
 	mu    sync.Mutex
 	sum   []int32 // of its own part
@@ -33,7 +33,7 @@ type member struct {
 
 // memberRound is what a member is told for each round.
 type memberRound struct {
-	Check bool // draw numbers before, and look at the sums afterwards
+	Check bool // look at the sums afterwards
 }
 
 // serveMember is the process of one rank: it prints its contact, reads those of all, connects with them, and then answers each
@@ -49,7 +49,10 @@ func serveMember(ctx context.Context, in io.Reader, out io.Writer, rank, element
 	if err := to.Encode(swarm.Contact{Peer: h.Self(), Addrs: h.Addrs()}); err != nil {
 		return err
 	}
-	m := &member{rank: rank, whole: make([]int32, elements), added: make(chan struct{}, 1)}
+	m := &member{rank: rank, mine: make([]int32, elements), whole: make([]int32, elements), added: make(chan struct{}, 1)}
+	for i := range m.mine {
+		m.mine[i] = given(rank, i)
+	}
 	if err := lines.Decode(&m.members); err != nil {
 		return err
 	}
@@ -60,10 +63,7 @@ func serveMember(ctx context.Context, in io.Reader, out io.Writer, rank, element
 	if err := m.connect(ctx, h); err != nil {
 		return err
 	}
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&m.whole[0])), 4*elements)
-	for r := range m.members {
-		m.parts = append(m.parts, bytes[4*m.start(r):4*m.start(r+1)])
-	}
+	m.gives, m.gets = m.cut(m.mine), m.cut(m.whole)
 	for {
 		if err := to.Encode(struct{}{}); err != nil {
 			return err
@@ -97,27 +97,32 @@ func (m *member) connect(ctx context.Context, h *peer.Host) error {
 // start is where the part of a rank begins.
 func (m *member) start(rank int) int { return len(m.whole) * rank / len(m.members) }
 
-// given is element i of what a rank gives in an attempt: a number of 24 bits.
-func given(attempt uint64, rank, i int) int32 {
-	x := uint32(i)*2654435761 + uint32(rank)*40503 + uint32(attempt)*69069
+// cut is the bytes of x, part by part.
+func (m *member) cut(x []int32) (parts [][]byte) {
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x))
+	for r := range m.members {
+		parts = append(parts, bytes[4*m.start(r):4*m.start(r+1)])
+	}
+	return parts
+}
+
+// given is element i of what a rank gives: a number of 24 bits, which packing makes no shorter.
+func given(rank, i int) int32 {
+	x := uint32(i)*2654435761 + uint32(rank)*40503
 	return int32(x^x>>15) >> 8
 }
 
 // round adds up what all give and has everybody get the sums.
 func (m *member) round(ctx context.Context, check bool) error {
 	m.attempt++
-	if check {
-		for i := range m.whole {
-			m.whole[i] = given(m.attempt, m.rank, i)
-		}
-	}
 	own := m.whole[m.start(m.rank):m.start(m.rank+1)]
+	copy(own, m.mine[m.start(m.rank):])
 	m.sum, m.owed = own, len(m.members)-1
 	ctx, err := m.fixed.Begin(ctx, m.attempt, m)
 	if err != nil {
 		return err
 	}
-	wait := m.fixed.Give(ctx, swarm.Gradient, 0, m.parts, 1)
+	wait := m.fixed.Give(ctx, swarm.Gradient, 0, m.gives, 1)
 	select {
 	case <-m.added:
 	case <-ctx.Done():
@@ -126,7 +131,7 @@ func (m *member) round(ctx context.Context, check bool) error {
 	if err := wait(); err != nil {
 		return err
 	}
-	gathered, all := m.fixed.AllGather(ctx, 0, 4, m.parts[m.rank], m.parts)
+	gathered, all := m.fixed.AllGather(ctx, 0, 4, m.gets[m.rank], m.gets)
 	if err := errors.Join(gathered(), all()); err != nil || !check {
 		return err
 	}
@@ -138,7 +143,7 @@ func (m *member) check() error {
 	for i, got := range m.whole {
 		want := int32(0)
 		for r := range m.members {
-			want += given(m.attempt, r, i)
+			want += given(r, i)
 		}
 		if got != want {
 			return fmt.Errorf("rank %d: element %d is %d, want %d", m.rank, i, got, want)
