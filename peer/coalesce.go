@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -49,25 +50,42 @@ type batchConn struct {
 	net.Conn
 	r *bufio.Reader
 
+	handshaking bool          // by one goroutine; it has ended before others use the connection
+	asked       time.Time     // when the handshake has written something that it has no answer to
+	roundTrip   time.Duration // the least that an answer took; 0: there was none
+
 	mu       sync.Mutex // held while writing to the socket, so that records keep their order
 	batching bool       // under mu
 	batch    []byte     // under mu
 }
 
 func newBatchConn(c net.Conn) *batchConn {
-	return &batchConn{Conn: c, r: bufio.NewReaderSize(c, recordBuffer)}
+	return &batchConn{Conn: c, r: bufio.NewReaderSize(c, recordBuffer), handshaking: true}
 }
 
 func (b *batchConn) secured(c sec.SecureConn, err error) (sec.SecureConn, error) {
+	b.handshaking = false
 	if err != nil {
 		return nil, err
 	}
 	return &batchedSecureConn{SecureConn: c, raw: b}, nil
 }
 
-func (b *batchConn) Read(p []byte) (int, error) { return b.r.Read(p) }
+func (b *batchConn) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if b.handshaking && !b.asked.IsZero() {
+		if took := time.Since(b.asked); b.roundTrip == 0 || took < b.roundTrip {
+			b.roundTrip = took
+		}
+		b.asked = time.Time{}
+	}
+	return n, err
+}
 
 func (b *batchConn) Write(p []byte) (int, error) {
+	if b.handshaking {
+		b.asked = time.Now()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.batching {

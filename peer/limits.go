@@ -6,11 +6,12 @@ import (
 )
 
 // Caps on what other peers can make this one hold. A stream is refused, and a window doesn't grow, when a cap is
-// reached; memory here is what streams may buffer, so it is promised and seldom used.
+// reached; memory here is what streams may buffer, so it is promised and seldom used. Windows that are made for a long path
+// (see [Note: windows]) count as small ones, or ten streams would not fit.
 const (
 	connsPerPeer   = 8         // both sides may dial at once, over several addresses, and only one is kept in use
 	streamsPerPeer = 64        // in each direction; a member needs about ten
-	memoryPerPeer  = 128 << 20 // bytes; windows grow up to half of it (yamux asks with low priority)
+	memoryPerPeer  = 128 << 20 // bytes; windows that grow take up to half of it (yamux asks with low priority)
 	memoryTotal    = 1 << 30   // bytes, all peers together
 	spareConns     = 16        // for those who are refused after the handshake
 

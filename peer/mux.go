@@ -2,7 +2,10 @@ package peer
 
 import (
 	"io"
+	"net"
+	"time"
 
+	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
 	goyamux "github.com/libp2p/go-yamux/v5"
 )
@@ -13,7 +16,8 @@ const (
 	muxMessage = 64 << 10
 
 	initialWindow = 1 << 20  // bytes that a stream may send before its reader has read; from the first update on
-	maxWindow     = 32 << 20 // grows to this while the reader keeps up: 1 Gbit/s at 250 ms
+	maxWindow     = 32 << 20 // bytes: 1 Gbit/s at 100 ms
+	fastPath      = 1e9 / 8  // bytes a second that a path is trusted to carry
 
 	muxBacklog = 64 // streams that wait to be accepted
 )
@@ -29,4 +33,32 @@ func newMuxer() *yamux.Transport {
 	c.AcceptBacklog = muxBacklog
 	c.MaxIncomingStreams = streamsPerPeer
 	return (*yamux.Transport)(c)
+}
+
+// [Note: windows]
+//
+// yamux grants new bytes when half a window has been read. So a stream is never held up if in the time of a round trip, and
+// some more, no more than half a window can arrive. yamux makes windows larger as they are used, but (v5.1.0) forgets to
+// grant what was read until then: a stream whose window has grown from 1 to 32 MiB may send 16, then waits for a round trip,
+// and fills 60% of a path of 100 ms and 1 Gbit/s. So windows are made for the path when a connection begins, by the
+// round trip that the handshake has seen, and stay as they are. Where nothing was seen yamux does as it likes.
+
+// pathMuxer is newMuxer with windows for the path of each connection.
+type pathMuxer struct{}
+
+var _ network.Multiplexer = pathMuxer{}
+
+func (pathMuxer) NewConn(c net.Conn, server bool, scope network.PeerScope) (network.MuxedConn, error) {
+	m := newMuxer()
+	if b, ok := c.(*batchedSecureConn); ok && b.raw.roundTrip > 0 {
+		m.InitialStreamWindowSize = windowFor(b.raw.roundTrip)
+		m.MaxStreamWindowSize = m.InitialStreamWindowSize
+	}
+	return m.NewConn(c, server, scope)
+}
+
+// windowFor is the window in bytes for a path with that round trip, see [Note: windows].
+func windowFor(roundTrip time.Duration) uint32 {
+	const spare = 1.3 // for readers that are late
+	return uint32(max(initialWindow, min(maxWindow, 2*spare*fastPath*roundTrip.Seconds())))
 }

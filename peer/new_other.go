@@ -41,7 +41,7 @@ func newLibp2p(id *identity, s settings) (host.Host, error) {
 		libp2p.WithFxOption(fx.Decorate(sharedPorts)),
 		libp2p.Security(libp2ptls.ID, newCoalescingTLS),
 		libp2p.Security(noise.ID, noise.New),
-		libp2p.Muxer(yamux.ID, newMuxer()),
+		libp2p.Muxer(yamux.ID, pathMuxer{}),
 		libp2p.SwarmOpts(swarm.WithDialRanker(s.good.rankDials)),
 		libp2p.WithDialTimeout(addrTimeout),
 		libp2p.ResourceManager(resources),

@@ -136,7 +136,7 @@ func (x *exchange) allGather(ctx context.Context, tag uint32, width int, mine []
 	}
 	s := &scatter{owed: make([]bool, len(parts))}
 	g := &gather{width: width, parts: parts, got: make([]uint64, len(parts))}
-	shared := &packedChunks{chunks: make([]packedChunk, (len(mine)+wire.MaxChunk-1)/wire.MaxChunk)}
+	shared := &packedChunks{chunks: make([]packedChunk, (len(mine)+sentChunk-1)/sentChunk)}
 	head := wire.Header{Kind: wire.KindParams, Tag: tag, Fence: a.fence, Part: uint64(len(mine))}
 	for r, l := range a.links {
 		if l == nil {

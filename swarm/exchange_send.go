@@ -14,6 +14,10 @@ import (
 )
 
 const (
+	// sentChunk is the most tensor bytes in a frame that is sent. A frame that fits into a core's cache is copied, summed and
+	// encrypted there; larger ones, which may be received, cost a tenth more of the processor's time.
+	sentChunk = 256 << 10
+
 	dialTimeout = 10 * time.Second
 	minBackoff  = 20 * time.Millisecond // between two tries to open a stream; doubles
 	maxBackoff  = time.Second
@@ -228,9 +232,9 @@ func (o *outgoing) take() *piece {
 
 // send writes p chunk by chunk, and stops without an error where the attempt ends.
 func (o *outgoing) send(conn net.Conn, p *piece) error {
-	buf := buffer(frameSize(min(len(p.data), wire.MaxChunk)))
+	buf := buffer(frameSize(min(len(p.data), sentChunk)))
 	defer buffers.Put(buf)
-	for at := 0; at < len(p.data); at += wire.MaxChunk {
+	for at := 0; at < len(p.data); at += sentChunk {
 		frame, n, err := o.encode(*buf, p, at)
 		if frame == nil || err != nil {
 			return err
@@ -256,7 +260,7 @@ func (o *outgoing) encode(buf []byte, p *piece, at int) (frame []byte, n int, er
 	if !o.x.enter(p.attempt) {
 		return nil, 0, nil
 	}
-	raw := p.data[at:min(at+wire.MaxChunk, len(p.data))]
+	raw := p.data[at:min(at+sentChunk, len(p.data))]
 	h := p.head
 	h.Offset, h.Raw = uint64(at), uint32(len(raw))
 	frame, h.Codec, err = o.payload(buf[:wire.HeaderSize], p, at, raw)
@@ -291,7 +295,7 @@ func (o *outgoing) payload(frame []byte, p *piece, at int, raw []byte) (_ []byte
 	var took time.Duration
 	if p.packed != nil {
 		var chunk packedChunk
-		chunk, err = p.packed.get(at/wire.MaxChunk, raw, width)
+		chunk, err = p.packed.get(at/sentChunk, raw, width)
 		packed, took = chunk.bytes, chunk.took
 		frame = append(frame, packed...)
 	} else {

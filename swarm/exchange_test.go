@@ -83,7 +83,7 @@ func TestExchangeNarrows(t *testing.T) {
 	for _, packing := range []codec.Packing{codec.Off, codec.On} {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMesh(t, 2, meshConfig{packing: packing, kinds: []Kind{Gradient}})
-			const chunk = wire.MaxChunk / 4 // elements
+			const chunk = sentChunk / 4 // elements
 			unit := layout{[]int{0, chunk + 100, 2*chunk + 200}}
 			m.attempts([]layout{unit, unit, unit}, 1)
 			s := m.x[0].stats()

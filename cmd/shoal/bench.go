@@ -19,11 +19,12 @@ func (a *app) benchCommand() *cobra.Command {
 		Short: "Measure how fast this machine is",
 		Long:  "Measure how fast this machine is: use it while nothing else runs.",
 		Example: "  shoal bench kernels\n" +
-			"  shoal bench step --run run.yaml",
+			"  shoal bench step --run run.yaml\n" +
+			"  shoal bench wire",
 		Args: cobra.ArbitraryArgs,
 		RunE: onlyCommands,
 	}
-	cmd.AddCommand(a.benchKernelsCommand(), a.benchStepCommand())
+	cmd.AddCommand(a.benchKernelsCommand(), a.benchStepCommand(), a.benchWireCommand())
 	return cmd
 }
 

@@ -1,6 +1,8 @@
 // Package sysinfo tells what the machine and the process have and use.
 package sysinfo
 
+import "time"
+
 // AssumedMemory is what Memory says where the system can't be asked.
 const AssumedMemory = 4 << 30
 
@@ -17,3 +19,6 @@ func PeakRSS() int64 { return peakRSS() }
 
 // RSS is how much memory, in bytes, this process has resident now; 0 where the system can't be asked.
 func RSS() int64 { return rss() }
+
+// CPU is the processor time that this process has used, all threads together; 0 where the system can't be asked.
+func CPU() time.Duration { return cpuTime() }

@@ -3,6 +3,7 @@ package sysinfo
 import (
 	"runtime"
 	"testing"
+	"time"
 )
 
 func TestSysinfo(t *testing.T) {
@@ -21,4 +22,16 @@ func TestSysinfo(t *testing.T) {
 		t.Errorf("peak went from %d to %d although 64 MiB were written", before, after)
 	}
 	runtime.KeepAlive(block)
+}
+
+func TestCPU(t *testing.T) {
+	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
+		t.Skip("the system can't be asked")
+	}
+	before := CPU()
+	for start := time.Now(); CPU() == before; {
+		if time.Since(start) > 10*time.Second {
+			t.Fatal("10 s of work take no processor time")
+		}
+	}
 }

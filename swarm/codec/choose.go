@@ -81,6 +81,17 @@ func (c *Chooser) Pack(n, width int) bool {
 	return c.chunks%probeEvery == 1
 }
 
+// On says whether chunks are packed, going by what has been measured so far.
+func (c *Chooser) On() bool {
+	if c.mode != Auto {
+		return c.mode == On
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.decide()
+	return c.on
+}
+
 // Packed records that packing raw bytes into wire bytes took so long.
 func (c *Chooser) Packed(raw, wire int, took time.Duration) {
 	if raw < minProbe {

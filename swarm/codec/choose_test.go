@@ -38,8 +38,8 @@ func TestChooserFollowsSpeeds(t *testing.T) {
 	for _, s := range steps {
 		feed(c, &link, s.ratio, s.speed)
 		c.Pack(1<<20, 2) // decides; may be a probe
-		if got := c.Pack(1000, 2); got != s.want {
-			t.Errorf("%s: pack = %v, want %v", s.name, got, s.want)
+		if got := c.Pack(1000, 2); got != s.want || c.On() != got {
+			t.Errorf("%s: pack = %v, on = %v, want %v", s.name, got, c.On(), s.want)
 		}
 	}
 }

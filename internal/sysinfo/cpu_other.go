@@ -1,0 +1,7 @@
+//go:build !linux && !darwin
+
+package sysinfo
+
+import "time"
+
+func cpuTime() time.Duration { return 0 }
