@@ -79,43 +79,38 @@ func (t *table) peers(p part, r *result) {
 
 func (s *side) millis() float64        { return 1e3 * page.Median(s.Seconds) }
 func (s *side) rate(r *result) float64 { return float64(r.Batch) / page.Median(s.Seconds) }
-func megabytes(n float64) string       { return fmt.Sprintf("%.2f", n/1e6) }
-func (s *side) share(of *side) [3]float64 {
-	return [3]float64{of.Bytes / s.Bytes, of.Packed / s.Bytes, float64(of.Memory) / float64(s.Memory)}
-}
+func megabytes(n float64) string       { return fmt.Sprintf("%.1f", n/1e6) }
 
 // frameworks compares peers with PyTorch.
 func (t *table) frameworks(p part, r *result) {
 	t.where(r)
-	t.WriteString("| | threads each | ms a step | samples/s | times as fast | MB sent | raw | packed | peak memory | of it | target |\n" +
-		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n")
+	t.WriteString("| | threads each | ms a step | samples/s | times as fast | MB sent | at least | raw | packed | peak memory | of it | target |\n" +
+		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n")
 	our := r.Sides[0]
-	fmt.Fprintf(t, "| %s | %d | %.0f | %.1f | | %s, packed %s | | | %s | | |\n", our.Name, our.Threads, our.millis(), our.rate(r),
+	fmt.Fprintf(t, "| %s | %d | %.0f | %.1f | | %s, packed %s | | | | %s | | |\n", our.Name, our.Threads, our.millis(), our.rate(r),
 		megabytes(our.Bytes), megabytes(our.Packed), report.Bytes(our.Memory))
-	for _, w := range ways {
-		for _, s := range r.Sides[1:] {
-			if s.Name == w.name {
-				t.framework(p, r, w, s)
-			}
-		}
+	for i, s := range r.Sides[1:] {
+		t.framework(p, r, ways[i], s)
 	}
 	fmt.Fprintf(t, "\nA process without a model takes %s, a peer with a model of a few parameters %s.\n", report.Bytes(r.BareBase), report.Bytes(r.Bare))
 }
 
+// framework is a row: s is one of PyTorch's ways.
 func (t *table) framework(p part, r *result, w way, s *side) {
-	faster, share := r.Sides[0].faster(s), s.share(r.Sides[0])
+	our, least := r.Sides[0], w.least(r.Parameters, p.model.inBlocks(), s.Processes)
+	faster, raw, packed, memory := our.faster(s), our.Bytes/least, our.Packed/least, float64(our.Memory)/float64(s.Memory)
 	var wrong []string
 	if !(faster >= w.speed) {
 		wrong = append(wrong, fmt.Sprintf("%.2f times as fast, at least %v", faster, w.speed))
 	}
-	for i, limit := range []struct {
-		most float64
-		what string
-	}{{w.raw, "of its bytes"}, {w.packed, "of its bytes where all is packed"}, {w.memory, "of its peak memory"}} {
-		if limit.most > 0 && !(share[i] <= limit.most) {
-			wrong = append(wrong, fmt.Sprintf("%.2f %s, at most %v", share[i], limit.what, limit.most))
+	for _, x := range []struct {
+		got, most float64
+		what      string
+	}{{raw, w.raw, "of its bytes"}, {packed, w.packed, "of its bytes where all is packed"}, {memory, w.memory, "of its peak memory"}} {
+		if x.most > 0 && !(x.got <= x.most) {
+			wrong = append(wrong, fmt.Sprintf("%.2f %s, at most %v", x.got, x.what, x.most))
 		}
 	}
-	fmt.Fprintf(t, "| %s | %d | %.0f | %.1f | %.2f | %s | %.2f | %.2f | %s | %.2f | %s |\n", s.Name, s.Threads, s.millis(), s.rate(r), faster,
-		megabytes(s.Bytes), share[0], share[1], report.Bytes(s.Memory), share[2], t.verdict(p, s.Name, wrong))
+	fmt.Fprintf(t, "| %s | %d | %.0f | %.1f | %.2f | %s | %s | %.3f | %.3f | %s | %.2f | %s |\n", s.Name, s.Threads, s.millis(), s.rate(r), faster,
+		megabytes(s.Bytes), megabytes(least), raw, packed, report.Bytes(s.Memory), memory, t.verdict(p, s.Name, wrong))
 }

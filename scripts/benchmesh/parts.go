@@ -28,11 +28,20 @@ type model struct {
 }
 
 var (
-	gpt = model{name: "GPT 6 x 384", run: gptRun, kind: "gpt", steps: 3,
+	gpt = model{name: "GPT 6 x 384", run: gptRun, kind: "gpt", steps: 2,
 		config: map[string]int{"vocab": 256, "context": 256, "dim": 384, "depth": 6, "heads": 6}}
 	vit = model{name: "ViT 12 x 192", run: vitRun, kind: "vit", steps: 10,
 		config: map[string]int{"image": 28, "patch": 7, "channels": 1, "dim": 192, "depth": 12, "heads": 3, "classes": 10}}
 )
+
+// sizes are the numbers of peers that are compared with the first of them.
+var sizes = []int{1, 2, 4}
+
+// inBlocks is how many parameters the transformer blocks have: their matrices of 12 squares of the width, biases and norms.
+func (m model) inBlocks() int64 {
+	d, depth := int64(m.config["dim"]), int64(m.config["depth"])
+	return depth * (12*d*d + 13*d)
+}
 
 // parts are all tables, in the order of the page.
 func parts() []part {
@@ -46,26 +55,41 @@ func (p part) name() string {
 	return fmt.Sprintf("%s, %d processes", p.model.name, p.processes)
 }
 
+// run is the run file, in which each process has two microbatches.
+func (p part) run(text string) *shoal.RunFile {
+	r := p.model.run(text)
+	r.Train.Microbatch = r.Train.Batch / (2 * p.most())
+	return r
+}
+
+// most is the largest number of processes.
+func (p part) most() int {
+	if p.processes == 0 {
+		return slices.Max(sizes)
+	}
+	return p.processes
+}
+
 func (p part) contains(text string) bool { return strings.Contains(p.name(), text) }
 
 // gptRun trains on 16 x 256 tokens a step, vitRun on 64 images. Nobody keeps copies for others, as PyTorch's processes don't.
 func gptRun(text string) *shoal.RunFile {
-	r := baseRun("gpt", 16, 4)
+	r := baseRun("gpt", 16)
 	r.Model = runfile.Model{Type: "gpt", Vocab: 256, Context: 256, Dim: 384, Depth: 6, Heads: 6}
-	r.Data.Source, r.Data.Path = "text", text
+	r.Data = runfile.Data{Source: "text", Path: text}
 	return r
 }
 
 func vitRun(string) *shoal.RunFile {
-	r := baseRun("vit", 64, 16)
+	r := baseRun("vit", 64)
 	r.Model.Dim, r.Model.Heads = 192, 3
 	return r
 }
 
-func baseRun(name string, batch, microbatch int) *shoal.RunFile {
+func baseRun(name string, batch int) *shoal.RunFile {
 	r := runfile.Default()
 	r.Name, r.Data.Eval, r.Wire.Packing = name, 0, "off"
-	r.Train.Batch, r.Train.Microbatch, r.Train.Warmup, r.Train.LR, r.Train.Schedule = batch, microbatch, 0, 1e-4, "constant"
+	r.Train.Batch, r.Train.Warmup, r.Train.LR, r.Train.Schedule = batch, 0, 1e-4, "constant"
 	r.Mesh.Backups, r.Mesh.AuditEvery = 0, 0
 	return &r
 }
@@ -84,7 +108,7 @@ func (p part) measure(ctx context.Context, c *config) (r *result, err error) {
 		return nil, err
 	}
 	defer remove()
-	o := &ours{config: c, run: p.model.run(text)}
+	o := &ours{config: c, run: p.run(text)}
 	r = &result{Batch: o.run.Train.Batch, Steps: p.model.steps}
 	o.result = r
 	var all []contender
@@ -102,7 +126,7 @@ func (p part) measure(ctx context.Context, c *config) (r *result, err error) {
 		return err
 	}
 	if p.processes == 0 {
-		for _, n := range []int{1, 2, 4} {
+		for _, n := range sizes {
 			if err := prepare(o.contender(ctx, n)); err != nil {
 				return nil, err
 			}

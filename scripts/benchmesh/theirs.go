@@ -13,19 +13,27 @@ import (
 
 // way is one of PyTorch's ways to train on several processes, and what we are to reach beside it.
 type way struct {
-	key, name string
-	speed     float64 // how many times as fast we are to be
-	raw       float64 // the most of its bytes that ours may be; 0 for no target
-	packed    float64
-	memory    float64
+	key, name   string
+	root, block float64 // bytes that its collectives move for each parameter of the root unit, and of a block
+	speed       float64 // how many times as fast we are to be
+	raw         float64 // the most of its bytes that ours may be; 0 for no target
+	packed      float64
+	memory      float64
 }
 
+// ways: parameters are gathered once, those of blocks twice where they are resharded; gradients are reduced and scattered, for
+// DDP gathered, too.
 var ways = []way{
-	{key: "ddp", name: "DDP", speed: 1.5, raw: 1, memory: 1},
-	{key: "fsdp", name: "FSDP2, float32", speed: 1.5, raw: 0.68, packed: 0.47, memory: 1},
-	{key: "fsdp keep", name: "FSDP2, float32, not resharded", speed: 1.5},
-	{key: "fsdp bf16", name: "FSDP2, bf16/float32", speed: 1.5, raw: 1, packed: 0.70, memory: 1},
-	{key: "fsdp bf16 keep", name: "FSDP2, bf16/float32, not resharded", speed: 1.5},
+	{key: "ddp", name: "DDP", root: 8, block: 8, speed: 1.5, raw: 1, memory: 1},
+	{key: "fsdp", name: "FSDP2, float32", root: 8, block: 12, speed: 1.5, raw: 0.68, packed: 0.47, memory: 1},
+	{key: "fsdp keep", name: "FSDP2, float32, not resharded", root: 8, block: 8, speed: 1.5},
+	{key: "fsdp bf16", name: "FSDP2, bf16/float32", root: 6, block: 8, speed: 1.5, raw: 1, packed: 0.70, memory: 1},
+	{key: "fsdp bf16 keep", name: "FSDP2, bf16/float32, not resharded", root: 6, block: 6, speed: 1.5},
+}
+
+// least is how many bytes each of n processes must send in a step, with parameters of which so many are in blocks.
+func (w way) least(parameters, inBlocks int64, n int) float64 {
+	return (w.block*float64(inBlocks) + w.root*float64(parameters-inBlocks)) * float64(n-1) / float64(n)
 }
 
 // group is a process group of PyTorch's: processes that live until all turns are over, and do nothing between them.

@@ -39,9 +39,9 @@ def shared_out(model, way):
     policy = MixedPrecisionPolicy()
     if "bf16" in way:
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    for module in [*model.blocks, model]:
-        fully_shard(module, mp_policy=policy, reshard_after_forward="keep" not in way)
-    return model
+    for block in model.blocks:
+        fully_shard(block, mp_policy=policy, reshard_after_forward="keep" not in way)
+    return fully_shard(model, mp_policy=policy)
 
 
 class Rank:

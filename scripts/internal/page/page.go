@@ -26,6 +26,18 @@ func Put(page []byte, maker string, tables []byte) ([]byte, error) {
 	return slices.Concat(before, []byte(begin(maker)), tables, []byte(end), after), nil
 }
 
+// Check says what a page lacks to get maker's tables.
+func Check(file, maker string) error {
+	text, err := os.ReadFile(file)
+	if err == nil {
+		_, err = Put(text, maker, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
+
 // Write is Put on a file.
 func Write(file, maker string, tables []byte) error {
 	text, err := os.ReadFile(file)
