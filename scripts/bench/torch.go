@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	torchside "shoal/scripts/internal/torch"
@@ -27,16 +26,6 @@ type library struct {
 	Architecture string
 	Layer        string `json:"threading_layer"`
 	Threads      int    `json:"num_threads"`
-}
-
-// openBLAS is numpy's.
-func (a *about) openBLAS() (library, error) {
-	for _, l := range a.Libraries {
-		if l.API == "openblas" {
-			return l, nil
-		}
-	}
-	return library{}, fmt.Errorf("numpy %s has no OpenBLAS, with which products are compared: %+v", a.NumPy, a.Libraries)
 }
 
 // startTorch starts the process with so many threads. It ends with ctx or Close.
