@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -77,4 +79,13 @@ func received(dev, name string) (n int64, err error) {
 		}
 	}
 	return 0, fmt.Errorf("/proc/net/dev has no interface %s:\n%s", name, dev)
+}
+
+// endedCPU is the processor time, in seconds, of this process's children that have ended.
+func endedCPU() float64 {
+	var r unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &r); err != nil {
+		return math.NaN()
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano()).Seconds()
 }

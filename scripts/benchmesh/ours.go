@@ -19,19 +19,33 @@ type ours struct {
 	hash   string // of the state after the steps of a turn, the same for any number of peers
 }
 
-// train trains with n peers for so many steps after the first one, and also tells how much went over the loopback.
-func (o *ours) train(ctx context.Context, run shoal.RunFile, n, steps int) (*shoal.Report, int64, error) {
+// spent is what a whole run took: bytes over the loopback, and seconds of processor time.
+type spent struct {
+	bytes int64
+	cpu   float64
+}
+
+func (s spent) less(t spent) spent { return spent{s.bytes - t.bytes, s.cpu - t.cpu} }
+
+// train trains with n peers for so many steps after the first one.
+func (o *ours) train(ctx context.Context, run shoal.RunFile, n, steps int) (*shoal.Report, spent, error) {
 	run.Train.Steps = 1 + steps
-	before, err := loopback()
+	before, err := soFar()
 	if err != nil {
-		return nil, 0, err
+		return nil, spent{}, err
 	}
 	r, err := testnet.Run(ctx, testnet.Config{RunFile: &run, Peers: n, Cores: o.cores, Program: o.program})
 	if err != nil {
-		return nil, 0, err
+		return nil, spent{}, err
 	}
-	after, err := loopback()
-	return r, after - before, err
+	after, err := soFar()
+	return r, after.less(before), err
+}
+
+// soFar is what has gone over the loopback, and what processes have used that were started here and have ended.
+func soFar() (spent, error) {
+	bytes, err := loopback()
+	return spent{bytes, endedCPU()}, err
 }
 
 // contender prepares n peers: what the beginning and the first step cost is left out of what a step sends.
@@ -48,7 +62,7 @@ func (o *ours) contender(ctx context.Context, n int) (contender, error) {
 	}
 	s := &side{Name: name, Processes: n, Threads: max(1, o.cores/n)}
 	return contender{side: s, turn: func(ctx context.Context, steps int) (turn, error) {
-		r, bytes, err := o.train(ctx, *o.run, n, steps)
+		r, all, err := o.train(ctx, *o.run, n, steps)
 		if err != nil {
 			return turn{}, err
 		}
@@ -58,7 +72,8 @@ func (o *ours) contender(ctx context.Context, n int) (contender, error) {
 		if r.StateHash != o.hash {
 			return turn{}, fmt.Errorf("it ends with the state hash %s, another turn with %s", r.StateHash, o.hash)
 		}
-		return turn{stepSeconds(r), float64(bytes-begin) / float64(steps*n), peakMemory(r)}, nil
+		used := all.less(begin)
+		return turn{stepSeconds(r), used.cpu / float64(steps), float64(used.bytes) / float64(steps*n), peakMemory(r)}, nil
 	}}, nil
 }
 
@@ -71,7 +86,7 @@ func (o *ours) packed(ctx context.Context, n, steps int) (float64, error) {
 		return 0, err
 	}
 	_, all, err := o.train(ctx, run, n, steps)
-	return float64(all-begin) / float64(steps*n), err
+	return float64(all.less(begin).bytes) / float64(steps*n), err
 }
 
 // bare is the most memory of a peer that trains next to nothing.

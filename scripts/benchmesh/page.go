@@ -59,35 +59,36 @@ func (t *table) where(r *result) {
 // peers compares several peers with one.
 func (t *table) peers(p part, r *result) {
 	t.where(r)
-	t.WriteString("| | threads each | ms a step | samples/s | of one peer | at least | target |\n" +
-		"| --- | ---: | ---: | ---: | ---: | ---: | --- |\n")
+	t.WriteString("| | threads each | ms a step | CPU ms | samples/s | of one peer | at least | target |\n" +
+		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n")
 	one := r.Sides[0]
 	for _, s := range r.Sides {
 		least, ratio := scale[s.Processes], s.faster(one)
 		if least == 0 {
-			fmt.Fprintf(t, "| %s | %d | %.0f | %.1f | | | |\n", s.Name, s.Threads, s.millis(), s.rate(r))
+			fmt.Fprintf(t, "| %s | %d | %.0f | %.0f | %.1f | | | |\n", s.Name, s.Threads, s.millis(), s.cpuMillis(), s.rate(r))
 			continue
 		}
 		var wrong []string
 		if !(ratio >= least) {
 			wrong = append(wrong, fmt.Sprintf("%.2f of the samples per second of one peer, at least %v", ratio, least))
 		}
-		fmt.Fprintf(t, "| %s | %d | %.0f | %.1f | %.2f | %v | %s |\n", s.Name, s.Threads, s.millis(), s.rate(r), ratio, least,
+		fmt.Fprintf(t, "| %s | %d | %.0f | %.0f | %.1f | %.2f | %v | %s |\n", s.Name, s.Threads, s.millis(), s.cpuMillis(), s.rate(r), ratio, least,
 			t.verdict(p, s.Name, wrong))
 	}
 }
 
 func (s *side) millis() float64        { return 1e3 * page.Median(s.Seconds) }
+func (s *side) cpuMillis() float64     { return 1e3 * page.Median(s.CPU) }
 func (s *side) rate(r *result) float64 { return float64(r.Batch) / page.Median(s.Seconds) }
 func megabytes(n float64) string       { return fmt.Sprintf("%.1f", n/1e6) }
 
 // frameworks compares peers with PyTorch.
 func (t *table) frameworks(p part, r *result) {
 	t.where(r)
-	t.WriteString("| | threads each | ms a step | samples/s | times as fast | MB sent | at least | raw | packed | peak memory | of it | target |\n" +
-		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n")
+	t.WriteString("| | threads each | ms a step | CPU ms | samples/s | times as fast | MB sent | at least | raw | packed | peak memory | of it | target |\n" +
+		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n")
 	our := r.Sides[0]
-	fmt.Fprintf(t, "| %s | %d | %.0f | %.1f | | %s, packed %s | | | | %s | | |\n", our.Name, our.Threads, our.millis(), our.rate(r),
+	fmt.Fprintf(t, "| %s | %d | %.0f | %.0f | %.1f | | %s, packed %s | | | | %s | | |\n", our.Name, our.Threads, our.millis(), our.cpuMillis(), our.rate(r),
 		megabytes(our.Bytes), megabytes(our.Packed), report.Bytes(our.Memory))
 	for i, s := range r.Sides[1:] {
 		t.framework(p, r, ways[i], s)
@@ -111,6 +112,6 @@ func (t *table) framework(p part, r *result, w way, s *side) {
 			wrong = append(wrong, fmt.Sprintf("%.2f %s, at most %v", x.got, x.what, x.most))
 		}
 	}
-	fmt.Fprintf(t, "| %s | %d | %.0f | %.1f | %.2f | %s | %s | %.3f | %.3f | %s | %.2f | %s |\n", s.Name, s.Threads, s.millis(), s.rate(r), faster,
+	fmt.Fprintf(t, "| %s | %d | %.0f | %.0f | %.1f | %.2f | %s | %s | %.3f | %.3f | %s | %.2f | %s |\n", s.Name, s.Threads, s.millis(), s.cpuMillis(), s.rate(r), faster,
 		megabytes(s.Bytes), megabytes(least), raw, packed, report.Bytes(s.Memory), memory, t.verdict(p, s.Name, wrong))
 }

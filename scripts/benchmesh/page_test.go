@@ -16,7 +16,7 @@ func sample() map[string]*result {
 		all[p.name()] = r
 		if p.processes == 0 {
 			for i, n := range sizes {
-				r.Sides = append(r.Sides, &side{Name: "peers", Processes: n, Threads: 1, Seconds: []float64{1, 1.1 + 0.2*float64(i), 1}})
+				r.Sides = append(r.Sides, &side{Name: "peers", Processes: n, Threads: 1, Seconds: []float64{1, 1.1 + 0.2*float64(i), 1}, CPU: []float64{2}})
 			}
 			continue
 		}
@@ -26,7 +26,7 @@ func sample() map[string]*result {
 		ours.Packed = 0.7 * ours.Bytes
 		r.Sides = append(r.Sides, ours)
 		for _, w := range ways {
-			r.Sides = append(r.Sides, &side{Name: w.name, Processes: p.processes, Threads: 1, Seconds: []float64{1.6, 15, 3}, Bytes: 5e7, Memory: 200 << 20})
+			r.Sides = append(r.Sides, &side{Name: w.name, Processes: p.processes, Threads: 1, Seconds: []float64{1.6, 15, 3}, CPU: []float64{4}, Bytes: 5e7, Memory: 200 << 20})
 		}
 	}
 	return all
@@ -39,9 +39,9 @@ func TestTables(t *testing.T) {
 	}
 	for _, want := range []string{
 		"### GPT 6 x 384, one peer and several\n",
-		"| peers | 1 | 1000 | 16.0 | 1.00 | 0.85 | met |\n",
+		"| peers | 1 | 1000 | 2000 | 16.0 | 1.00 | 0.85 | met |\n",
 		"On a machine: cpu/fast built with go; PyTorch 2. 10647784 parameters, 16 samples a step, 3 rounds of 2 steps.\n",
-		"| FSDP2, float32 | 1 | 3000 | 5.3 | 1.50 | 50.0 |",
+		"| FSDP2, float32 | 1 | 3000 | 4000 | 5.3 | 1.50 | 50.0 |",
 		"| 0.653 | 0.457 | 200 MiB | 0.50 | met |\n",
 		"takes 500 MiB, a peer with a model of a few parameters 40.0 MiB.\n",
 	} {

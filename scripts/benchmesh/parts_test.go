@@ -36,7 +36,7 @@ func TestRounds(t *testing.T) {
 	made := func(name string, seconds float64) contender {
 		return contender{side: &side{Name: name}, turn: func(_ context.Context, steps int) (turn, error) {
 			order = append(order, name)
-			return turn{seconds, float64(steps), int64(len(order))}, nil
+			return turn{seconds: seconds, bytes: float64(steps), memory: int64(len(order))}, nil
 		}}
 	}
 	all := []contender{made("a", 1), made("b", 2)}

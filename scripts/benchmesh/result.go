@@ -29,6 +29,7 @@ type side struct {
 	Processes int
 	Threads   int       // of each process
 	Seconds   []float64 // of a step, by round
+	CPU       []float64 // seconds of processor time of all processes in a step, by round
 	Bytes     float64   // that a process sends in a step, with all overhead
 	Packed    float64   // the same where everything is packed; 0 if it isn't measured
 	Memory    int64     // the most bytes that a process ever had
@@ -37,12 +38,14 @@ type side struct {
 // turn is what a side's turn came to.
 type turn struct {
 	seconds float64 // of a step
+	cpu     float64 // of all processes in it
 	bytes   float64 // that a process sent in it
 	memory  int64   // the most that a process ever had
 }
 
 func (s *side) add(t turn) {
-	s.Seconds, s.Bytes, s.Memory = append(s.Seconds, t.seconds), t.bytes, max(s.Memory, t.memory)
+	s.Seconds, s.CPU = append(s.Seconds, t.seconds), append(s.CPU, t.cpu)
+	s.Bytes, s.Memory = t.bytes, max(s.Memory, t.memory)
 }
 
 // faster is how many times as fast as other s is: the median over the rounds.

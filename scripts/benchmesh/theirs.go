@@ -68,6 +68,7 @@ type steps struct {
 
 type took struct {
 	Seconds float64 // of all of them
+	CPU     float64 // of this process in them
 	Memory  int64   // the most so far
 }
 
@@ -139,7 +140,7 @@ func (g *group) turn(count int) (turn, error) {
 	after, err := loopback()
 	t := turn{seconds: answers[0].Seconds / float64(count), bytes: float64(after-before) / float64(count*len(answers))}
 	for _, a := range answers {
-		t.memory = max(t.memory, a.Memory)
+		t.cpu, t.memory = t.cpu+a.CPU/float64(count), max(t.memory, a.Memory)
 	}
 	return t, err
 }

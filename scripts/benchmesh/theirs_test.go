@@ -37,9 +37,9 @@ func fakeGroup(t *testing.T, answers ...string) (*group, chan string) {
 }
 
 func TestAsk(t *testing.T) {
-	g, asked := fakeGroup(t, `{"seconds": 2, "memory": 5}`, `{"seconds": 3, "memory": 4}`)
+	g, asked := fakeGroup(t, `{"seconds": 2, "memory": 5}`, `{"seconds": 3, "cpu": 1, "memory": 4}`)
 	got, err := ask[took](g, func(rank int) any { return begin{Ask: "begin", Rank: rank, World: 2} })
-	if err != nil || len(got) != 2 || got[0] != (took{2, 5}) || got[1] != (took{3, 4}) {
+	if err != nil || len(got) != 2 || got[0] != (took{Seconds: 2, Memory: 5}) || got[1] != (took{Seconds: 3, CPU: 1, Memory: 4}) {
 		t.Fatalf("%v, %v", got, err)
 	}
 	ranks := map[int]bool{}
