@@ -101,7 +101,7 @@ type contender struct {
 	close func() error // nil for nothing
 }
 
-// measure gives every side its turns, the first one ours.
+// measure gives every side its turns.
 func (p part) measure(ctx context.Context, c *config) (r *result, err error) {
 	text, remove, err := textFile()
 	if err != nil {
@@ -109,45 +109,64 @@ func (p part) measure(ctx context.Context, c *config) (r *result, err error) {
 	}
 	defer remove()
 	o := &ours{config: c, run: p.run(text)}
-	r = &result{Batch: o.run.Train.Batch, Steps: p.model.steps}
-	o.result = r
-	var all []contender
-	defer func() {
-		for _, x := range all {
-			if x.close != nil {
-				err = errors.Join(err, x.close())
-			}
-		}
-	}()
-	prepare := func(x contender, err error) error {
-		if err == nil {
-			r.Sides, all = append(r.Sides, x.side), append(all, x)
-		}
-		return err
+	o.result = &result{Batch: o.run.Train.Batch, Steps: p.model.steps}
+	prepare := p.peers
+	if p.processes > 0 {
+		prepare = p.frameworks
 	}
-	if p.processes == 0 {
-		for _, n := range sizes {
-			if err := prepare(o.contender(ctx, n)); err != nil {
-				return nil, err
-			}
-		}
-		return r, p.rounds(ctx, c, all)
-	}
-	if err := prepare(o.contender(ctx, p.processes)); err != nil {
+	all, err := prepare(ctx, o)
+	defer func() { err = errors.Join(err, closeAll(all)) }()
+	if err != nil {
 		return nil, err
 	}
-	if r.Sides[0].Packed, err = o.packed(ctx, p.processes, p.model.steps); err != nil {
+	for _, x := range all {
+		o.result.Sides = append(o.result.Sides, x.side)
+	}
+	return o.result, p.rounds(ctx, c, all)
+}
+
+// peers prepares ours alone. What is there is returned with an error, too, and must be closed.
+func (p part) peers(ctx context.Context, o *ours) (all []contender, err error) {
+	for _, n := range sizes {
+		x, err := o.contender(ctx, n)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, x)
+	}
+	return all, nil
+}
+
+// frameworks prepares ours, and after it theirs, as peers does.
+func (p part) frameworks(ctx context.Context, o *ours) (all []contender, err error) {
+	x, err := o.contender(ctx, p.processes)
+	if err != nil {
 		return nil, err
 	}
-	if r.Bare, err = o.bare(ctx); err != nil {
+	if x.Packed, err = o.packed(ctx, p.processes, p.model.steps); err != nil {
 		return nil, err
 	}
+	if o.result.Bare, err = o.bare(ctx); err != nil {
+		return nil, err
+	}
+	all = append(all, x)
 	for _, w := range ways {
-		if err := prepare(p.theirs(ctx, c, w, r)); err != nil {
-			return nil, err
+		x, err := p.theirs(ctx, o.config, w, o.result)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, x)
+	}
+	return all, nil
+}
+
+func closeAll(all []contender) (err error) {
+	for _, x := range all {
+		if x.close != nil {
+			err = errors.Join(err, x.close())
 		}
 	}
-	return r, p.rounds(ctx, c, all)
+	return err
 }
 
 // rounds has the sides take turns. Every other round they come in the opposite order.
