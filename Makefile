@@ -12,6 +12,8 @@
 # make bench     compares products, ops and training steps with OpenBLAS and PyTorch, in minutes after some gigabytes from PyPI, and
 #                writes the tables of docs/bench.md
 # make bench-wire   compares streams and collectives with plain TCP and gloo, in minutes, and writes its tables into docs/bench.md
+# make bench-mesh   compares training on several peers with one peer, and with PyTorch's DDP and FSDP2, in half an hour after the same
+#                   gigabytes, and writes the tables of docs/bench.md
 # make numerics  compares ways to sum gradients, in minutes, and writes the table in docs/numerics.md
 
 SHELL := /bin/bash
@@ -34,7 +36,7 @@ define step
 endef
 
 .NOTPARALLEL:
-.PHONY: test build wasm gen dist long compare faults bench bench-browser bench-wire numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
+.PHONY: test build wasm gen dist long compare faults bench bench-browser bench-mesh bench-wire numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
 	check-platforms check-noasm check-arm64 check-interop check-unit check-testnet check-page check-tabs
 
 # With this a test that finds no browser fails, rather than being skipped.
@@ -84,6 +86,11 @@ bench: install-needs
 bench-wire: install-needs
 	scripts/venv.sh build/venv-bench scripts/bench/requirements.txt
 	go run ./scripts/benchwire
+
+# Several peers and one, PyTorch's distributed training and ours, compared: the tables in docs/bench.md.
+bench-mesh: install-needs build
+	scripts/venv.sh build/venv-bench scripts/bench/requirements.txt
+	go run ./scripts/benchmesh
 
 # Ways to sum gradients, compared: the table in docs/numerics.md.
 numerics:

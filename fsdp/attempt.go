@@ -30,11 +30,11 @@ type attempt struct {
 	whole    chan struct{}
 	news     chan struct{} // has one after a part became whole
 	backups  []lent        // sums on their way to backups
-	inflight *gathering
-	planned  int    // place in the plan of the next unit to gather
-	giving   []lent // staging areas that others may still read from
-	sending  []lent // gradients on their way to their owners
-	filling  []lent // state on its way to new holders
+	inflight []*gathering  // in the order of the plan
+	planned  int           // place in the plan of the next unit to gather
+	giving   []lent        // staging areas that others may still read from
+	sending  []lent        // gradients on their way to their owners
+	filling  []lent        // state on its way to new holders
 	tag      uint32
 }
 
@@ -54,7 +54,8 @@ type lent struct {
 }
 
 const (
-	maxGiving  = 2 // gathered units whose own part may still be on its way
+	maxAhead   = 2 // units that are gathered before they are needed
+	maxGiving  = 3 // gathered units whose own part may still be on its way, those ahead included
 	maxSending = 2 // units whose gradients may be on their way before the backward pass waits
 )
 
@@ -106,7 +107,7 @@ func (a *attempt) end(err error) {
 	e := a.e
 	a.stop()
 	a.cancel(err)
-	if g := a.inflight; g != nil {
+	for _, g := range a.inflight {
 		_ = g.wait() // ended, or nearly so
 	}
 	a.close()

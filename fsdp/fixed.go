@@ -1,6 +1,7 @@
 package fsdp
 
 import (
+	"encoding/binary"
 	"math"
 	"math/big"
 	"math/bits"
@@ -133,9 +134,15 @@ func sumSquares(q []int32) u128 {
 
 // addInto adds little-endian int32 data to acc.
 func addInto(acc []int32, data []byte) {
+	for ; len(acc) >= 4 && len(data) >= 16; acc, data = acc[4:], data[16:] {
+		x, y := binary.LittleEndian.Uint64(data), binary.LittleEndian.Uint64(data[8:])
+		acc[0] += int32(x)
+		acc[1] += int32(x >> 32)
+		acc[2] += int32(y)
+		acc[3] += int32(y >> 32)
+	}
 	for i := range acc {
-		j := i * 4
-		acc[i] += int32(uint32(data[j]) | uint32(data[j+1])<<8 | uint32(data[j+2])<<16 | uint32(data[j+3])<<24)
+		acc[i] += int32(binary.LittleEndian.Uint32(data[4*i:]))
 	}
 }
 

@@ -24,7 +24,7 @@ func (a *attempt) share(step, m int) Share {
 	return shares[a.e.rank]
 }
 
-// acquire returns when the unit is whole on the device, and sets out for the next one of the plan. A member that computes
+// acquire returns when the unit is whole on the device, and the next ones of the plan are on their way. A member that computes
 // nothing only gives its part.
 func (a *attempt) acquire(plan walk, unit int) error {
 	e := a.e
@@ -42,21 +42,26 @@ func (a *attempt) acquire(plan walk, unit int) error {
 		defer e.did(e.doing(TraceWait, unit))
 		return a.returned(&a.giving, maxGiving)
 	}
-	if a.inflight == nil {
-		a.post(plan)
-	}
-	g := a.inflight
-	if g == nil || g.unit != unit {
+	a.setOut(plan)
+	if len(a.inflight) == 0 || a.inflight[0].unit != unit {
 		return fmt.Errorf("fsdp: unit %s is used before it is gathered", u.Name)
 	}
+	g := a.inflight[0]
 	if err := a.await(g); err != nil {
 		return err
 	}
-	a.inflight = nil
-	a.post(plan)
+	a.inflight = a.inflight[1:]
 	u.full = e.dev.Alloc(kernel.Gathered, kernel.F32, u.Len)
 	a.widen(g)
+	a.setOut(plan)
 	return nil
+}
+
+// setOut has as many units on their way as may be.
+func (a *attempt) setOut(plan walk) {
+	for len(a.inflight) < maxAhead && a.planned < len(plan.gathers) {
+		a.post(plan)
+	}
 }
 
 // await waits until all of a unit is here, and the others have enough of what is given to them.
@@ -79,7 +84,7 @@ func (a *attempt) post(plan walk) {
 	if !a.e.place.units[g.unit].everywhere && !a.e.units[g.unit].fresh {
 		a.gatherShards(g)
 	}
-	a.inflight = g
+	a.inflight = append(a.inflight, g)
 }
 
 // gatherShards starts the all-gather of a unit's parameters into a staging area: rank by rank, each one's runs.

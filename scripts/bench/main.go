@@ -71,7 +71,7 @@ func (o *outcome) measure(ctx context.Context, python string, n int) (err error)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, t.close()) }()
+	defer func() { err = errors.Join(err, t.Close()) }()
 	b, err := kernelbench.Open(kernelbench.Config{Threads: n})
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (o *outcome) measure(ctx context.Context, python string, n int) (err error)
 }
 
 func (o *outcome) prepareOps(b *kernelbench.Bench, t *torch) (all []*match, err error) {
-	if err := t.ask(request{Ask: "about"}, &o.about); err != nil {
+	if err := t.Ask(request{Ask: "about"}, &o.about); err != nil {
 		return nil, err
 	}
 	if err := o.about.compares(); err != nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"shoal/scripts/internal/page"
 )
 
 // side is one of those who do the same work.
@@ -50,7 +52,7 @@ func (m *match) round(slice time.Duration) error {
 func (m *match) fastest() *side {
 	var best *side
 	for _, s := range m.theirs {
-		if best == nil || median(s.seconds) < median(best.seconds) {
+		if best == nil || page.Median(s.seconds) < page.Median(best.seconds) {
 			best = s
 		}
 	}
@@ -74,13 +76,5 @@ func (m *match) ratio(s *side) float64 {
 	for i := range ratios {
 		ratios[i] = s.seconds[i] / m.ours.seconds[i]
 	}
-	return median(ratios)
-}
-
-func median(x []float64) float64 {
-	if len(x) == 0 {
-		return math.NaN()
-	}
-	s := slices.Sorted(slices.Values(x))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+	return page.Median(ratios)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"shoal/scripts/internal/page"
 )
 
 // TestRatio: ratios are taken round by round, so that a round in which all were slow changes none; the fastest of them by the
@@ -24,7 +26,7 @@ func TestRatio(t *testing.T) {
 	if r := m.ratio(m.side("nobody")); !math.IsNaN(r) {
 		t.Errorf("ratio to nobody: %v", r)
 	}
-	if x := median([]float64{4, 1, 3, 2}); x != 2.5 {
+	if x := page.Median([]float64{4, 1, 3, 2}); x != 2.5 {
 		t.Errorf("median %v", x)
 	}
 }

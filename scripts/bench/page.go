@@ -60,7 +60,7 @@ func (t *table) machine(o *outcome) {
 		}
 	}
 	fmt.Fprintf(t, "- One core's peak: %.0f GFLOP/s of fused multiply-adds on registers; a copy: %.0f GB/s read and written\n",
-		median(o.peak)/1e9, kernelbench.Copy().Bytes/median(o.copied)/1e9)
+		page.Median(o.peak)/1e9, kernelbench.Copy().Bytes/page.Median(o.copied)/1e9)
 }
 
 func (t *table) products(o *outcome) {
@@ -86,7 +86,7 @@ func (m *opMatch) rate(s *side) float64 {
 	if s == nil {
 		return math.NaN()
 	}
-	return m.op.FLOPs / median(s.seconds) / 1e9
+	return m.op.FLOPs / page.Median(s.seconds) / 1e9
 }
 
 // ofPeak is the share of a core's peak, the median over the rounds.
@@ -95,7 +95,7 @@ func (m *opMatch) ofPeak(peak []float64) float64 {
 	for i := range shares {
 		shares[i] = m.op.FLOPs / m.ours.seconds[i] / peak[i]
 	}
-	return median(shares)
+	return page.Median(shares)
 }
 
 // ofCopy is the share of a copy's bandwidth, the median over the rounds; NaN where memory is not the limit.
@@ -107,7 +107,7 @@ func (m *opMatch) ofCopy(copied []float64) float64 {
 	for i := range shares {
 		shares[i] = m.op.Bytes / m.ours.seconds[i] / (c / copied[i])
 	}
-	return median(shares)
+	return page.Median(shares)
 }
 
 func (t *table) ops(o *outcome) {
@@ -122,8 +122,8 @@ func (t *table) ops(o *outcome) {
 		if p.op.Bytes == 0 {
 			shares = fmt.Sprintf("| %.2f", ofPeak)
 		}
-		fmt.Fprintf(t, "| %s | %s | %.0f | %.0f | %s | %.2f | %s | %s |\n", p.name, p.shape, median(p.ours.seconds)*1e6,
-			median(best.seconds)*1e6, best.name, ratio, shares,
+		fmt.Fprintf(t, "| %s | %s | %.0f | %.0f | %s | %.2f | %s | %s |\n", p.name, p.shape, page.Median(p.ours.seconds)*1e6,
+			page.Median(best.seconds)*1e6, best.name, ratio, shares,
 			t.verdict(&p.match, ratio >= opOfPyTorch || ofCopy >= opOfCopy, "%.2f times PyTorch, %.2f of a copy", ratio, ofCopy))
 	}
 }
@@ -160,7 +160,7 @@ func millis(s *side) string {
 	if s == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f", median(s.seconds)*1e3)
+	return fmt.Sprintf("%.1f", page.Median(s.seconds)*1e3)
 }
 
 func threads(n int) string {

@@ -2,25 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	torchside "shoal/scripts/internal/torch"
 )
 
 // torch is the process with the other side, which torch_side.py is. One goroutine at a time may use it.
-type torch struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *json.Decoder
-}
+type torch struct{ *torchside.Process }
 
 // about is what the other side says of itself.
 type about struct {
@@ -48,44 +38,10 @@ func (a *about) compares() error {
 	return nil
 }
 
-// startTorch starts the process with so many threads. It ends with ctx or close.
+// startTorch starts the process with so many threads. It ends with ctx or Close.
 func startTorch(ctx context.Context, python string, threads int) (*torch, error) {
-	t := &torch{cmd: exec.CommandContext(ctx, python, "scripts/bench/torch_side.py")}
-	env, err := environment(os.Environ(), threads)
-	if err != nil {
-		return nil, err
-	}
-	t.cmd.Env, t.cmd.Stderr = env, os.Stderr
-	if t.in, err = t.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := t.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	t.out = json.NewDecoder(out)
-	return t, t.cmd.Start()
-}
-
-// environment is env without what would slow the libraries down, with as many threads for each of them, and with the
-// compiler's files in the build folder.
-func environment(env []string, threads int) ([]string, error) {
-	cache, err := filepath.Abs("build/torchinductor")
-	if err != nil {
-		return nil, err
-	}
-	env = slices.DeleteFunc(env, func(s string) bool {
-		return strings.HasPrefix(s, "OPENBLAS_CORETYPE=") || strings.HasPrefix(s, "OPENBLAS_L2_SIZE=")
-	})
-	for _, name := range []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"} {
-		env = append(env, name+"="+strconv.Itoa(threads))
-	}
-	return append(env, "TORCHINDUCTOR_CACHE_DIR="+cache, "PYTHONDONTWRITEBYTECODE=1"), nil
-}
-
-// close has the process end, and waits for it.
-func (t *torch) close() error {
-	return errors.Join(t.in.Close(), t.cmd.Wait())
+	p, err := torchside.Start(ctx, python, "scripts/bench/torch_side.py", threads)
+	return &torch{p}, err
 }
 
 // request is a line for the other side; what isn't needed stays empty.
@@ -115,36 +71,17 @@ type made struct {
 	Missing    string // why a way is not there
 }
 
-// ask sends a request and reads its answer.
-func (t *torch) ask(r request, answer any) error {
-	if err := json.NewEncoder(t.in).Encode(r); err != nil {
-		return fmt.Errorf("torch_side.py: %w", err)
-	}
-	var line json.RawMessage
-	if err := t.out.Decode(&line); err != nil {
-		return fmt.Errorf("torch_side.py has ended: %w", err)
-	}
-	var failed struct{ Error string }
-	if err := json.Unmarshal(line, &failed); err != nil {
-		return fmt.Errorf("torch_side.py: %w", err)
-	}
-	if failed.Error != "" {
-		return fmt.Errorf("torch_side.py: %s", failed.Error)
-	}
-	return json.Unmarshal(line, answer)
-}
-
 // make has the other side prepare something.
 func (t *torch) make(r request) (made, []*side, error) {
 	var m made
-	if err := t.ask(r, &m); err != nil {
+	if err := t.Ask(r, &m); err != nil {
 		return m, nil, err
 	}
 	var sides []*side
 	for _, w := range m.Ways {
 		sides = append(sides, &side{name: w.Name, turn: func(d time.Duration) (float64, error) {
 			var took struct{ Seconds float64 }
-			err := t.ask(request{Ask: "turn", ID: w.ID, Milliseconds: float64(d) / float64(time.Millisecond)}, &took)
+			err := t.Ask(request{Ask: "turn", ID: w.ID, Milliseconds: float64(d) / float64(time.Millisecond)}, &took)
 			return took.Seconds, err
 		}})
 	}

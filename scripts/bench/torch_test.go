@@ -4,10 +4,10 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
-	"slices"
-	"strings"
 	"testing"
 	"time"
+
+	torchside "shoal/scripts/internal/torch"
 )
 
 // fake is the other side's end of the pipe: it answers each request with what answers has for what it asks.
@@ -35,7 +35,7 @@ func fake(t *testing.T, answers map[string]string) (*torch, <-chan request) {
 		replies.Close()
 		<-done
 	})
-	return &torch{in: requests, out: json.NewDecoder(replies)}, seen
+	return &torch{torchside.New("torch_side.py", requests, replies)}, seen
 }
 
 func TestMake(t *testing.T) {
@@ -59,31 +59,5 @@ func TestMake(t *testing.T) {
 	}
 	if _, _, err := p.make(request{Ask: "op", Op: "Sqrt"}); err == nil || err.Error() != "torch_side.py: op: KeyError: 'Sqrt'" {
 		t.Errorf("error %v", err)
-	}
-}
-
-func TestAskAtTheEnd(t *testing.T) {
-	in, requests := io.Pipe()
-	go io.Copy(io.Discard, in) // ends with the pipe
-	defer requests.Close()
-	p := &torch{in: requests, out: json.NewDecoder(strings.NewReader(""))}
-	if err := p.ask(request{Ask: "about"}, nil); err == nil || !strings.Contains(err.Error(), "torch_side.py has ended") {
-		t.Errorf("error %v", err)
-	}
-}
-
-// TestEnvironment: nothing is left that halves OpenBLAS, and everybody has as many threads.
-func TestEnvironment(t *testing.T) {
-	env, err := environment([]string{"HOME=/home/x", "OPENBLAS_CORETYPE=Haswell", "OPENBLAS_L2_SIZE=1"}, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"HOME=/home/x", "OMP_NUM_THREADS=2", "MKL_NUM_THREADS=2", "OPENBLAS_NUM_THREADS=2"} {
-		if !slices.Contains(env, want) {
-			t.Errorf("%s is missing in %v", want, env)
-		}
-	}
-	if all := strings.Join(env, " "); strings.Contains(all, "CORETYPE") || strings.Contains(all, "L2_SIZE") {
-		t.Errorf("environment %v", env)
 	}
 }

@@ -4,6 +4,7 @@ package page
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -23,6 +24,18 @@ func Put(page []byte, maker string, tables []byte) ([]byte, error) {
 		return nil, fmt.Errorf("it lacks the lines %q and %q", begin(maker), end)
 	}
 	return slices.Concat(before, []byte(begin(maker)), tables, []byte(end), after), nil
+}
+
+// Check says what a page lacks to get maker's tables.
+func Check(file, maker string) error {
+	text, err := os.ReadFile(file)
+	if err == nil {
+		_, err = Put(text, maker, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
 }
 
 // Write is Put on a file.
@@ -48,4 +61,13 @@ func Machine() string {
 		}
 	}
 	return fmt.Sprintf("%d cores of %s, %s", runtime.NumCPU(), cpu, runtime.GOOS)
+}
+
+// Median is that of x, which stays as it is; NaN of nothing.
+func Median(x []float64) float64 {
+	if len(x) == 0 {
+		return math.NaN()
+	}
+	s := slices.Sorted(slices.Values(x))
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
