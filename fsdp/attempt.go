@@ -30,11 +30,11 @@ type attempt struct {
 	whole    chan struct{}
 	news     chan struct{} // has one after a part became whole
 	backups  []lent        // sums on their way to backups
-	inflight *gathering
-	planned  int    // place in the plan of the next unit to gather
-	giving   []lent // staging areas that others may still read from
-	sending  []lent // gradients on their way to their owners
-	filling  []lent // state on its way to new holders
+	inflight []*gathering  // in the order of the plan
+	planned  int           // place in the plan of the next unit to gather
+	giving   []lent        // staging areas that others may still read from
+	sending  []lent        // gradients on their way to their owners
+	filling  []lent        // state on its way to new holders
 	tag      uint32
 }
 
@@ -54,8 +54,11 @@ type lent struct {
 }
 
 const (
-	maxGiving  = 2 // gathered units whose own part may still be on its way
+	minAhead   = 2 // units that are on their way here while one is computed
+	maxGiving  = 3 // gathered units whose own part may still be on its way
 	maxSending = 2 // units whose gradients may be on their way before the backward pass waits
+
+	defaultAhead = 16 << 20 // bytes: what 1 Gbit/s carry in an eighth of a second
 )
 
 // interrupted is what a collective returned. Whether the attempt goes on is for the log to say.
@@ -106,7 +109,7 @@ func (a *attempt) end(err error) {
 	e := a.e
 	a.stop()
 	a.cancel(err)
-	if g := a.inflight; g != nil {
+	for _, g := range a.inflight {
 		_ = g.wait() // ended, or nearly so
 	}
 	a.close()
@@ -142,6 +145,23 @@ func (a *attempt) returned(list *[]lent, n int) (err error) {
 		return interrupted{fmt.Errorf("fsdp: send to the others at step %d: %w", a.e.step, err)}
 	}
 	return nil
+}
+
+// fewer waits until at most n of the lent areas are still in use, or, where units are small, of at most Config.Ahead bytes.
+func (a *attempt) fewer(list *[]lent, n int) error {
+	for len(*list) > n && bytesOf(*list) > a.e.cfg.ahead() {
+		if err := a.returned(list, len(*list)-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func bytesOf(list []lent) (n int64) {
+	for _, l := range list {
+		n += int64(len(l.data))
+	}
+	return n
 }
 
 // lend takes n bytes of spare memory, which count as c until they are returned.
