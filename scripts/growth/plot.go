@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"image/color"
+	"math"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -125,6 +126,10 @@ func lines(title, x, y string, points []point, at func(*point) float64, curves [
 		}
 	}
 	p.Legend.Top, p.Legend.Padding = true, vg.Points(3)
-	p.Y.Min, p.Y.Max = p.Y.Min/1.6, p.Y.Max*6 // room for the legend, on a logarithmic axis
+	p.Y.Max *= 2
+	if curves[0].name != "" { // room for the legend, on a logarithmic axis
+		p.Y.Max *= max(3, math.Pow(p.Y.Max/p.Y.Min, 0.35))
+	}
+	p.Y.Min /= 1.6
 	return p, nil
 }
