@@ -54,9 +54,11 @@ type lent struct {
 }
 
 const (
-	maxAhead   = 2 // units that are gathered before they are needed
-	maxGiving  = 3 // gathered units whose own part may still be on its way, those ahead included
+	minAhead   = 2 // units that are on their way here while one is computed
+	maxGiving  = 3 // gathered units whose own part may still be on its way
 	maxSending = 2 // units whose gradients may be on their way before the backward pass waits
+
+	defaultAhead = 16 << 20 // bytes: what 1 Gbit/s carry in an eighth of a second
 )
 
 // interrupted is what a collective returned. Whether the attempt goes on is for the log to say.
@@ -143,6 +145,23 @@ func (a *attempt) returned(list *[]lent, n int) (err error) {
 		return interrupted{fmt.Errorf("fsdp: send to the others at step %d: %w", a.e.step, err)}
 	}
 	return nil
+}
+
+// fewer waits until at most n of the lent areas are still in use, or, where units are small, of at most Config.Ahead bytes.
+func (a *attempt) fewer(list *[]lent, n int) error {
+	for len(*list) > n && bytesOf(*list) > a.e.cfg.ahead() {
+		if err := a.returned(list, len(*list)-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func bytesOf(list []lent) (n int64) {
+	for _, l := range list {
+		n += int64(len(l.data))
+	}
+	return n
 }
 
 // lend takes n bytes of spare memory, which count as c until they are returned.

@@ -65,6 +65,10 @@ type Config struct {
 	ActivationBudget int64        // bytes of activations that RecomputeAuto may keep; 0 means 1 GiB
 	ParamType        kernel.DType // what parameters travel and are computed as: BF16 or F32
 
+	// Ahead is how many bytes of units, and as many of gradients, may be on their way at once where that is more than a few
+	// units, so that a distant link always has something to carry; 0 means 16 MiB.
+	Ahead int
+
 	Train Dataset
 	Eval  Dataset              // held-out samples; nil means no evaluation
 	Order func(step int) []int // sample indices of step's global batch

@@ -40,6 +40,7 @@ type setup struct {
 	hyper     Hyper
 	strategy  Strategy
 	keep      bool
+	ahead     int
 	recompute Recompute
 	params    kernel.DType
 	trace     func(rank int, e Event)
@@ -150,7 +151,7 @@ func (s setup) mesh(order func(int) []int) *LocalMesh {
 // config is a member's, but for its device and where it starts.
 func (s setup) config(mesh *LocalMesh, member int, order func(int) []int) Config {
 	return Config{Model: s.model, Comm: mesh.Comm(member), Hyper: s.hyper,
-		Strategy: s.strategy, KeepGathered: s.keep, Recompute: s.recompute, ParamType: s.params,
+		Strategy: s.strategy, KeepGathered: s.keep, Ahead: s.ahead, Recompute: s.recompute, ParamType: s.params,
 		Train: s.train, Eval: s.eval, Order: order, Frozen: s.frozen,
 		Stats: func(*Result) []byte { return []byte{byte(member)} }}
 }

@@ -219,7 +219,7 @@ func TestNotFiniteInEveryFormat(t *testing.T) {
 func TestFormatMemory(t *testing.T) {
 	for _, f := range formats {
 		s := base(t).in(f)
-		s.weights = []int64{1, 1, 1, 1}
+		s.weights, s.ahead = []int64{1, 1, 1, 1}, 1
 		results, devices, err := s.run(t)
 		if err != nil {
 			t.Fatal(err)

@@ -24,7 +24,7 @@ func (a *attempt) share(step, m int) Share {
 	return shares[a.e.rank]
 }
 
-// acquire returns when the unit is whole on the device, and the next ones of the plan are on their way. A member that computes
+// acquire returns when the unit is whole on the device, and sets out for the next ones of the plan. A member that computes
 // nothing only gives its part.
 func (a *attempt) acquire(plan walk, unit int) error {
 	e := a.e
@@ -39,10 +39,11 @@ func (a *attempt) acquire(plan walk, unit int) error {
 	e.at(PhaseGather, unit)
 	if idle {
 		a.post(plan)
+		a.inflight = nil
 		defer e.did(e.doing(TraceWait, unit))
-		return a.returned(&a.giving, maxGiving)
+		return a.fewer(&a.giving, maxGiving)
 	}
-	a.setOut(plan)
+	a.postAhead(plan)
 	if len(a.inflight) == 0 || a.inflight[0].unit != unit {
 		return fmt.Errorf("fsdp: unit %s is used before it is gathered", u.Name)
 	}
@@ -53,15 +54,8 @@ func (a *attempt) acquire(plan walk, unit int) error {
 	a.inflight = a.inflight[1:]
 	u.full = e.dev.Alloc(kernel.Gathered, kernel.F32, u.Len)
 	a.widen(g)
-	a.setOut(plan)
+	a.postAhead(plan)
 	return nil
-}
-
-// setOut has as many units on their way as may be.
-func (a *attempt) setOut(plan walk) {
-	for len(a.inflight) < maxAhead && a.planned < len(plan.gathers) {
-		a.post(plan)
-	}
 }
 
 // await waits until all of a unit is here, and the others have enough of what is given to them.
@@ -71,7 +65,27 @@ func (a *attempt) await(g *gathering) error {
 	if err := g.wait(); err != nil {
 		return interrupted{fmt.Errorf("fsdp: gather unit %s at step %d: %w", e.units[g.unit].Name, e.step, err)}
 	}
-	return a.returned(&a.giving, maxGiving)
+	return a.fewer(&a.giving, maxGiving)
+}
+
+// postAhead sets out for the next units of the plan: so many that the network has something to carry at any time, and more
+// while all of them are small. Whether a unit must travel again is known when it has arrived the first time.
+func (a *attempt) postAhead(plan walk) {
+	for a.planned < len(plan.gathers) {
+		unit := plan.gathers[a.planned]
+		if len(a.inflight) >= minAhead && bytesOf(a.giving)+a.travels(unit) > a.e.cfg.ahead() {
+			return
+		}
+		if slices.ContainsFunc(a.inflight, func(g *gathering) bool { return g.unit == unit }) {
+			return
+		}
+		a.post(plan)
+	}
+}
+
+// travels is how many bytes a unit has as it travels.
+func (a *attempt) travels(unit int) int64 {
+	return int64(a.e.units[unit].Len * a.e.cfg.ParamType.Size())
 }
 
 // post sets out for the next unit of the plan. What everybody holds need not travel, nor what is still here.

@@ -1,5 +1,7 @@
 package fsdp
 
+import "cmp"
+
 // Need is about how many bytes of memory this member needs for parameters, gradients and optimizer state in the view
 // c.Start.View: at rest, and at most at one moment of a step, gathered units and gradients on their way included. What it
 // holds for others counts. Without a view it is alone; a member that holds nothing yet is taken to get its share of
@@ -33,9 +35,9 @@ func Need(c *Config) (rest, peak int64) {
 	if c.KeepGathered {
 		gathered = 4 * all
 	}
-	travelling := (maxGiving + 1) * width * max(root, largest)
+	travelling := max((maxGiving+1)*width*max(root, largest), min(c.ahead(), 2*width*all))
 	gradients := 4 * (root + largest + max(root, largest)) // fixed point of two units, float32 of one stage
-	sending := (maxSending + 1) * 4 * max(root, largest)
+	sending := max((maxSending+1)*4*max(root, largest), min(c.ahead()+4*max(root, largest), 4*all))
 	if size == 1 {
 		travelling = width * max(root, largest)
 	} else if c.Backups != 0 {
@@ -43,6 +45,9 @@ func Need(c *Config) (rest, peak int64) {
 	}
 	return rest, rest + gathered + travelling + gradients + sending
 }
+
+// ahead is Config.Ahead with its default.
+func (c *Config) ahead() int64 { return int64(cmp.Or(c.Ahead, defaultAhead)) }
 
 // backups is c.Backups among so many members.
 func backups(c *Config, size int) int {

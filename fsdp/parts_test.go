@@ -258,14 +258,14 @@ func TestPrefetch(t *testing.T) {
 		return Event{}
 	}
 	for u := 1; u < 3; u++ {
-		for next := u + 1; next <= min(u+maxAhead, 3); next++ {
+		for next := u + 1; next <= min(u+minAhead, 3); next++ {
 			if g, f := find(TraceGather, next, 0), find(TraceForward, u, 0); g.Start >= f.End {
 				t.Errorf("forward: unit %d was asked for at %v, after unit %d was computed at %v", next, g.Start, u, f.End)
 			}
 		}
 	}
 	for u := 3; u > 1; u-- {
-		for next := u - 1; next >= max(u-maxAhead, 1); next-- {
+		for next := u - 1; next >= max(u-minAhead, 1); next-- {
 			if g, b := find(TraceGather, next, 1), find(TraceBackward, u, 0); g.Start >= b.End {
 				t.Errorf("backward: unit %d was asked for at %v, after unit %d was computed at %v", next, g.Start, u, b.End)
 			}
@@ -282,7 +282,7 @@ func TestMemoryIsShared(t *testing.T) {
 	s := base(t)
 	whole := s.mustRun(t)[0]
 	_, alone, _ := s.run(t)
-	s.weights = []int64{1, 1, 1, 1}
+	s.weights, s.ahead = []int64{1, 1, 1, 1}, 1
 	results, devices, err := s.run(t)
 	if err != nil {
 		t.Fatal(err)
@@ -298,7 +298,7 @@ func TestMemoryIsShared(t *testing.T) {
 	for r, res := range results {
 		sum += res.OptimizerBytes
 		peak := devices[r].Meter().Peak(kernel.Gathered)
-		if staging := int64((1 + maxAhead) * 2 * l.Units[1].Len); peak > int64(limit)+staging {
+		if staging := int64(2 * (maxGiving + 1) * l.Units[1].Len); peak > int64(limit)+staging {
 			t.Errorf("rank %d held %d bytes of gathered units, want at most %d", r, peak, int64(limit)+staging)
 		}
 		for c := range kernel.NumClasses {
@@ -310,6 +310,33 @@ func TestMemoryIsShared(t *testing.T) {
 	}
 	if sum != whole.OptimizerBytes || sum != alone[0].Meter().Live(kernel.Optimizer) {
 		t.Errorf("four members hold %d bytes of optimizer state, one holds %d", sum, whole.OptimizerBytes)
+	}
+}
+
+// Small units are on their way in any number up to Config.Ahead, which doesn't change what comes out.
+func TestAhead(t *testing.T) {
+	s := base(t)
+	s.weights = []int64{1, 1, 1}
+	var hash string
+	peaks := map[int]int64{}
+	for _, ahead := range []int{1, 20_000, 0} {
+		s.ahead = ahead
+		results, devices, err := s.run(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hash == "" {
+			hash = results[0].StateHash
+		}
+		if results[0].StateHash != hash {
+			t.Errorf("with %d bytes ahead the state hash is %s, want %s", ahead, results[0].StateHash, hash)
+		}
+		for _, d := range devices {
+			peaks[ahead] = max(peaks[ahead], d.Meter().Peak(kernel.Gathered))
+		}
+	}
+	if peaks[1] >= peaks[0] || peaks[20_000] > peaks[1]+20_000 {
+		t.Errorf("bytes of gathered units at most, by bytes ahead: %v", peaks)
 	}
 }
 

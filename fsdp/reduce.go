@@ -61,7 +61,7 @@ func (a *attempt) giveBack(unit, n int) error {
 			return err
 		}
 	}
-	return a.returned(&a.sending, maxSending)
+	return a.fewer(&a.sending, maxSending)
 }
 
 // summands brings the own microbatches' gradient of a unit to the host, by owner. data is what was taken from the spare

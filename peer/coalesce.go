@@ -60,6 +60,7 @@ type batchConn struct {
 }
 
 func newBatchConn(c net.Conn) *batchConn {
+	_ = shortQueue(c) // without it messages wait longer, no more
 	return &batchConn{Conn: c, r: bufio.NewReaderSize(c, recordBuffer), handshaking: true}
 }
 

@@ -70,6 +70,8 @@ type Peer struct {
 	RSSPeakBytes        int64   `json:"rss_peak_bytes"`
 	BytesSent           int64   `json:"bytes_sent"`
 	BytesReceived       int64   `json:"bytes_received"`
+	ControlSent         int64   `json:"control_bytes_sent"`
+	ControlReceived     int64   `json:"control_bytes_received"`
 	PayloadRawBytes     int64   `json:"payload_raw_bytes"`
 	PayloadWireBytes    int64   `json:"payload_wire_bytes"`
 	Samples             int64   `json:"samples"`
