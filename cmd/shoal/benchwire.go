@@ -29,10 +29,11 @@ func (a *app) benchWireCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wire [ADDRESS]",
 		Short: "Measure what the link between two peers gives",
-		Long: "Measure a connection as peers have them: round trips, throughput each way and both\n" +
-			"ways at once, what that costs, and whether packing pays on it. Without an address\n" +
-			"both ends are processes on this machine. With --listen this is the other end: it\n" +
-			"prints the address to measure from another machine, and ends when that is done.",
+		Long: "Measure a connection as peers have them: round trips, throughput each way and\n" +
+			"both ways at once, what that costs, and whether packing pays on it. Without an\n" +
+			"address both ends are processes on this machine. With --listen this is the other\n" +
+			"end: it prints the address to measure from another machine, and ends when that\n" +
+			"is done.",
 		Example: "  shoal bench wire\n" +
 			"  shoal bench wire --listen :4001     on one machine; prints an address\n" +
 			"  shoal bench wire ADDRESS            on another one",
