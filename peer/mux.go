@@ -53,6 +53,7 @@ func (pathMuxer) NewConn(c net.Conn, server bool, scope network.PeerScope) (netw
 	if b, ok := c.(*batchedSecureConn); ok && b.raw.roundTrip > 0 {
 		m.InitialStreamWindowSize = windowFor(b.raw.roundTrip)
 		m.MaxStreamWindowSize = m.InitialStreamWindowSize
+		m.MaxIncomingStreams = streamsWith(m.InitialStreamWindowSize)
 	}
 	return m.NewConn(c, server, scope)
 }
@@ -61,4 +62,11 @@ func (pathMuxer) NewConn(c net.Conn, server bool, scope network.PeerScope) (netw
 func windowFor(roundTrip time.Duration) uint32 {
 	const spare = 1.3 // for readers that are late
 	return uint32(max(initialWindow, min(maxWindow, 2*spare*fastPath*roundTrip.Seconds())))
+}
+
+// streamsWith is how many streams of such windows, in bytes, the other end of a connection may have open at a time: more than a
+// member needs, at any rate. It bounds what a stranger can have us buffer.
+func streamsWith(window uint32) uint32 {
+	const enough = 32
+	return max(enough, min(streamsPerPeer, 2*memoryPerPeer/window))
 }

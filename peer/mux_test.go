@@ -26,6 +26,14 @@ func TestWindowFor(t *testing.T) {
 	}
 }
 
+func TestStreamsWith(t *testing.T) {
+	for window, want := range map[uint32]uint32{initialWindow: streamsPerPeer, 6 << 20: 42, maxWindow: 32} {
+		if got := streamsWith(window); got != want {
+			t.Errorf("with windows of %d bytes: %d streams, want %d", window, got, want)
+		}
+	}
+}
+
 // Both ends of a handshake know the path's round trip, which is at most as long as the whole handshake took.
 func TestHandshakeShowsRoundTrip(t *testing.T) {
 	var writes int
