@@ -3,9 +3,10 @@
 # make wasm   the peer for browsers, compressed, into wasm/web/dist; a program that is built afterwards has it inside
 # make gen    writes generated files anew
 # make long   the tests that take minutes: the default run, memory of 64 million parameters, many simultaneous starts, deaths
-#             of any two of five, networks that are cut for long, speeds of joins and with a slow peer, and as planned
+#             of any two of five, networks that are cut for long, speeds of joins, with a slow peer, on slow links, and as planned
 # make dist   archives of the program for linux, darwin and windows, in build/dist
 # make compare   trains one run in each way to share it out, in a minute, and writes docs/strategies.md
+# make growth    trains with more and more peers, and larger and larger models, in some minutes, and writes docs/growth.md
 # make faults    kills and stops peers at every point of a step, in half an hour, and writes the tables of docs/faults.md
 # make bench-browser   compares products of matrices in a browser with other libraries and this CPU, in minutes, and writes
 #                      docs/browser-speed.md
@@ -36,7 +37,7 @@ define step
 endef
 
 .NOTPARALLEL:
-.PHONY: test build wasm gen dist long compare faults bench bench-browser bench-mesh bench-wire numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
+.PHONY: test build wasm gen dist long compare growth faults bench bench-browser bench-mesh bench-wire numerics install-needs check-format check-vet check-static check-generated check-imports check-browser \
 	check-platforms check-noasm check-arm64 check-interop check-unit check-testnet check-page check-tabs
 
 # With this a test that finds no browser fails, rather than being skipped.
@@ -61,12 +62,16 @@ dist: wasm
 	go run ./scripts/dist
 
 long: wasm build
-	go test -count=1 ./cmd/shoal -run 'TestDefaultRun|TestMemoryOf64Million|TestEightStartAtOnce|Killed|TestBrokenPath|TestUnplugged|TestStoppedForLong|TestJoinSpeed|TestSlowPeerSpeed|TestPlanSpeed|TestTabsEndWithOneHash|TestTabMemory|TestTabStoppedForLong' -long -v -timeout 30m
+	go test -count=1 ./cmd/shoal -run 'TestDefaultRun|TestMemoryOf64Million|TestEightStartAtOnce|Killed|TestBrokenPath|TestUnplugged|TestStoppedForLong|TestJoinSpeed|TestSlowPeerSpeed|TestPlanSpeed|TestSlowLink|TestTabsEndWithOneHash|TestTabMemory|TestTabStoppedForLong' -long -v -timeout 30m
 	SHOAL_LONG=1 scripts/pagetest/run.sh long.test.mjs
 
 # Ways to share out a run, compared: the tables and the plot of docs/strategies.md.
 compare: build
 	go run ./scripts/compare --program build/shoal
+
+# Cost by the number of peers and by the model's size: the tables and the plot of docs/growth.md.
+growth: build
+	go run ./scripts/growth --program build/shoal
 
 # Every role and phase, killed and stopped: the tables in docs/faults.md.
 faults: build

@@ -81,7 +81,7 @@ func (t *task) rehearseOne(ctx context.Context, cfg *PlanConfig, v *fsdp.View) (
 // travel is how long a step's bytes and messages are on their way, in seconds.
 type travel struct {
 	bytes float64 // all bytes, one after another on the link
-	turns float64 // the waits from asking for a unit to its first byte
+	start float64 // until the first byte of the first unit is there; later ones are asked for ahead of time
 	first float64 // until the first unit is there, before which nothing is computed
 	last  float64 // for the last gradient, when nothing is left to compute
 	end   float64 // the messages by which all know that a step is committed
@@ -95,7 +95,7 @@ func (t *task) travel(cfg *PlanConfig, views []fsdp.View, f forecast, packed flo
 	byteTime, way := packed*bitsPerByte/cfg.Link, cfg.Latency.Seconds()
 	return travel{
 		bytes: byteTime * f.received,
-		turns: way * float64(gathers),
+		start: way * float64(min(1, gathers)),
 		first: byteTime*float64(first) + way*float64(min(1, gathers)),
 		last:  byteTime * float64(last),
 		end:   way * float64(messages(cfg.Peers, t.copies(cfg.Peers))),
@@ -121,5 +121,5 @@ func messages(peers, copies int) int {
 // step is how long a step takes. Bytes travel while others are computed with, so of the two what takes longer counts, with
 // what can't go on beside it: the ends of the network's part, or the update.
 func (n travel) step(r rehearsed) float64 {
-	return max(n.first+r.step+n.last, n.bytes+n.turns+r.update) + n.end
+	return max(n.first+r.step+n.last, n.start+n.bytes+r.update) + n.end
 }
