@@ -22,3 +22,6 @@ func RSS() int64 { return rss() }
 
 // CPU is the processor time that this process has used, all threads together; 0 where the system can't be asked.
 func CPU() time.Duration { return cpuTime() }
+
+// ChildrenCPU is the same of all processes that this one has started and that have ended.
+func ChildrenCPU() time.Duration { return childrenCPU() }

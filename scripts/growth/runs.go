@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"syscall"
 	"time"
 
 	"shoal"
 	"shoal/internal/report"
+	"shoal/internal/sysinfo"
 	"shoal/internal/runfile"
 	"shoal/testnet"
 )
@@ -103,25 +103,12 @@ func (r *runner) measure(ctx context.Context, s setting) (point, error) {
 
 // train has peers with a core each, and returns a run's report and what its processes took of the processors.
 func (r *runner) train(ctx context.Context, s setting) (*shoal.Report, time.Duration, error) {
-	before, err := childrenTime()
-	if err != nil {
-		return nil, 0, err
-	}
+	before := sysinfo.ChildrenCPU()
 	got, err := testnet.Run(ctx, testnet.Config{RunFile: s.run, Peers: s.peers, Cores: s.peers, Program: r.program})
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s, width %d: %w", peers(s.peers), s.run.Model.Dim, err)
 	}
-	after, err := childrenTime()
-	return got, after - before, err
-}
-
-// childrenTime is what all processes that this one has started, and that have ended, took of the processors.
-func childrenTime() (time.Duration, error) {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &u); err != nil {
-		return 0, fmt.Errorf("the processors' time: %w", err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
+	return got, sysinfo.ChildrenCPU() - before, nil
 }
 
 // newPoint is what a report says.
