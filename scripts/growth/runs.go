@@ -8,8 +8,8 @@ import (
 
 	"shoal"
 	"shoal/internal/report"
-	"shoal/internal/sysinfo"
 	"shoal/internal/runfile"
+	"shoal/internal/sysinfo"
 	"shoal/testnet"
 )
 
