@@ -54,7 +54,7 @@ func TestTimeBars(t *testing.T) {
 	for i := range r.Peers {
 		r.Peers[i].Steps = 0
 	}
-	if text := html(t, r); strings.Contains(text, "Time of a step") {
+	if text := html(t, r); strings.Contains(text, "<h2>Time of a step</h2>") {
 		t.Error("peers that told of no time have bars")
 	}
 }
