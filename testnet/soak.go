@@ -25,7 +25,7 @@ const (
 	soakSteps = 50  // from one fault to the next, at least: the time that it takes to restore redundancy, and some
 	soakTail  = 500 // further steps, for faults that took longer
 	soakLooks = 12  // measurements before a fault, of which the least count
-	soakPace  = 80  // peers are slower by this, so that those steps are seconds
+	soakPace  = 40  // peers are slower by this, so that those steps are seconds
 
 	wholeWithin  = 2 * time.Minute  // for redundancy to be restored
 	reachWithin  = 10 * time.Second // for a victim to come to its point
