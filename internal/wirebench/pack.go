@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"shoal/internal/median"
 	"shoal/swarm/codec"
 )
 
@@ -73,7 +74,7 @@ func (c *Class) measure(link *codec.Link, data []byte) error {
 		choose.Packed(len(chunk), len(packed), took)
 	}
 	c.Packed = float64(c.Width) * float64(wire) / float64(raw)
-	c.Pack, c.Unpack, c.Pays = median(packing), median(unpacking), choose.On()
+	c.Pack, c.Unpack, c.Pays = median.Of(packing), median.Of(unpacking), choose.On()
 	return nil
 }
 

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
+	"shoal/internal/median"
 	"shoal/internal/sysinfo"
 )
 
@@ -100,7 +100,7 @@ func (e *ends) echoes(ctx context.Context) (float64, error) {
 		}
 		took = append(took, float64(d)/float64(time.Microsecond))
 	}
-	return median(took), nil
+	return median.Of(took), nil
 }
 
 // behind is echoes while the other stream moves size bytes again and again.
@@ -153,7 +153,7 @@ func (e *ends) rates(r *Result) (put int64, err error) {
 		}
 	}
 	for i, k := range kinds {
-		*k.rate = Rate{median(rates[i]), median(costs[i])}
+		*k.rate = Rate{median.Of(rates[i]), median.Of(costs[i])}
 	}
 	return put, nil
 }
@@ -184,9 +184,4 @@ func (e *ends) costing(move func() (time.Duration, error)) (took, cpu time.Durat
 		return took, 0, err
 	}
 	return took, sysinfo.CPU() - here + after - there, err
-}
-
-func median(x []float64) float64 {
-	s := slices.Sorted(slices.Values(x))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }

@@ -15,7 +15,7 @@ import (
 // Protocol is the id of the streams.
 const Protocol = "/shoal/bench/1"
 
-// message is how many bytes a bulk transfer writes at a time: as many as a frame of tensor data has.
+// message is how many bytes a bulk transfer writes, and packing takes, at a time: as many as a frame may have.
 const message = 1 << 20
 
 // What a request asks for, in its first byte. The next 7 are 0, and the last 8 a number, little-endian.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"shoal/internal/median"
 	"shoal/scripts/benchbrowser/model"
 )
 
@@ -58,7 +59,7 @@ over, for about %d milliseconds. What else the machine does can only slow them d
 	for _, c := range o.Contestants {
 		fmt.Fprintf(&b, "%s |", strings.TrimSpace(c.Name+" "+c.Version))
 		for t := range trans {
-			fmt.Fprintf(&b, " %.1f (%.1f) |", slices.Max(c.GFLOPS[t]), median(c.GFLOPS[t]))
+			fmt.Fprintf(&b, " %.1f (%.1f) |", slices.Max(c.GFLOPS[t]), median.Of(c.GFLOPS[t]))
 		}
 		b.WriteString("\n")
 	}
@@ -100,7 +101,7 @@ Shoal, 1 worker | %.0f (%.0f)
 Ratio of the best turns | | at least
 --- | ---: | ---:
 one worker / native | %.2f | %.2f
-`, model.Name, slices.Min(native), median(native), slices.Min(tab), median(tab), r, stepAtLeast)
+`, model.Name, slices.Min(native), median.Of(native), slices.Min(tab), median.Of(tab), r, stepAtLeast)
 	if r < stepAtLeast {
 		missed = append(missed, fmt.Errorf("training step, one worker / native: %.2f, want at least %.2f", r, stepAtLeast))
 	}
@@ -113,9 +114,4 @@ func browser(agent string) string {
 		return "Chromium " + s[2]
 	}
 	return agent
-}
-
-func median(x []float64) float64 {
-	s := slices.Sorted(slices.Values(x))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }

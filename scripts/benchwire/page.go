@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
-	"slices"
 
+	"shoal/internal/median"
 	"shoal/scripts/internal/page"
 )
 
@@ -34,7 +33,7 @@ func tables(o *outcome) ([]byte, error) {
 	x := ratio(&o.members, &o.gloo)
 	fmt.Fprintf(&t, "%d processes, %.0f MB:\n\n", ranks, float64(o.elements)*4/1e6)
 	t.WriteString("| reduce-scatter and all-gather | gloo's all-reduce | times gloo | at most | target |\n| ---: | ---: | ---: | ---: | --- |\n")
-	fmt.Fprintf(&t, "| %.0f ms | %.0f ms | %.2f | %v | %s |\n", 1e3*median(o.members.seconds), 1e3*median(o.gloo.seconds), x, timesGloo,
+	fmt.Fprintf(&t, "| %.0f ms | %.0f ms | %.2f | %v | %s |\n", 1e3*median.Of(o.members.seconds), 1e3*median.Of(o.gloo.seconds), x, timesGloo,
 		verdict(x <= timesGloo, "collective, times gloo", x))
 
 	t.WriteString("\nOne stream:\n\n| link | MB/s | TCP, MB/s | of TCP | at least | CPU s a GB | TCP, CPU s a GB | target |\n" +
@@ -47,7 +46,7 @@ func tables(o *outcome) ([]byte, error) {
 		share := ratio(&row.p.tcp, &row.p.shoal)
 		cpu, tcpCPU := "", ""
 		if row.p == &o.near { // the other link's is made by the same process
-			cpu, tcpCPU = fmt.Sprintf("%.2f", median(row.p.cpu)), fmt.Sprintf("%.2f", median(row.p.tcpCPU))
+			cpu, tcpCPU = fmt.Sprintf("%.2f", median.Of(row.p.cpu)), fmt.Sprintf("%.2f", median.Of(row.p.tcpCPU))
 		}
 		fmt.Fprintf(&t, "| %s | %.0f | %.0f | %.2f | %v | %s | %s | %s |\n", row.name, row.p.rate(&row.p.shoal), row.p.rate(&row.p.tcp), share, row.least,
 			cpu, tcpCPU, verdict(share >= row.least, "one stream, "+row.name+", of TCP", share))
@@ -57,7 +56,7 @@ func tables(o *outcome) ([]byte, error) {
 }
 
 // rate is in 10^6 bytes a second.
-func (p *pair) rate(s *side) float64 { return float64(p.bytes) / 1e6 / median(s.seconds) }
+func (p *pair) rate(s *side) float64 { return float64(p.bytes) / 1e6 / median.Of(s.seconds) }
 
 // ratio is how many times as long a takes as b, the median over the rounds.
 func ratio(a, b *side) float64 {
@@ -65,13 +64,5 @@ func ratio(a, b *side) float64 {
 	for i := range ratios {
 		ratios[i] = a.seconds[i] / b.seconds[i]
 	}
-	return median(ratios)
-}
-
-func median(x []float64) float64 {
-	if len(x) == 0 {
-		return math.NaN()
-	}
-	s := slices.Sorted(slices.Values(x))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+	return median.Of(ratios)
 }
