@@ -51,23 +51,3 @@ func masks() {
 // f is the float32 constant x, i the int32 constant n.
 func f(x float64) Mem { return table.bits(math.Float32bits(float32(x))) }
 func i(n int32) Mem   { return table.bits(uint32(n)) }
-
-// The constants of loops_generic.go.
-const (
-	expMax   = 89
-	expMin   = -104
-	roundBit = 12582912.0
-	log2e    = 1.44269504
-	ln2Hi    = 0.693359375
-	ln2Lo    = -2.12194440e-4
-	exp2     = 0x1.fffffcp-2
-	exp3     = 0x1.55549p-3
-	exp4     = 0x1.5558fcp-5
-	exp5     = 0x1.123b9ap-7
-	exp6     = 0x1.6a2124p-10
-
-	geluA = 1.5957691216057308
-	geluB = 0.044715 * geluA
-	geluC = 3 * geluB
-	geluX = 10
-)

@@ -5,27 +5,31 @@ import (
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
+
+	"shoal/kernel/cpu/internal/coeff"
 )
 
 // expOf is e^x.
 func (s *set) expOf(x, lo, hi vector) vector {
 	x = s.above(s.below(x, hi), lo)
-	t := s.plus(s.mul(x, f(log2e)), f(roundBit))
-	n := s.sub(t, f(roundBit))
-	r := s.sub(s.sub(x, s.mul(n, f(ln2Hi))), s.mul(n, f(ln2Lo)))
-	q := s.plus(s.mul(r, f(exp6)), f(exp5))
-	for _, c := range []float64{exp4, exp3, exp2} {
+	t := s.plus(s.mul(x, f(coeff.Log2e)), f(coeff.RoundBit))
+	n := s.sub(t, f(coeff.RoundBit))
+	r := s.sub(s.sub(x, s.mul(n, f(coeff.Ln2Hi))), s.mul(n, f(coeff.Ln2Lo)))
+	q := s.plus(s.mul(r, f(coeff.Exp6)), f(coeff.Exp5))
+	for _, c := range []float64{coeff.Exp4, coeff.Exp3, coeff.Exp2} {
 		q = s.plus(s.mul(q, r), f(c))
 	}
 	y := s.plus(s.plus(s.mul(q, s.mul(r, r)), r), f(1))
-	k := s.each(VPSUBD, t, i(int32(math.Float32bits(roundBit))))
+	k := s.each(VPSUBD, t, i(int32(math.Float32bits(coeff.RoundBit))))
 	half := s.shift(VPSRAD, 1, k)
 	rest := s.each(VPSUBD, k, half)
 	return s.mul(s.mul(y, s.pow2(half)), s.pow2(rest))
 }
 
 // limits are the bounds of the exponential's argument.
-func (s *set) limits() (lo, hi vector) { return s.constant(f(expMin)), s.constant(f(expMax)) }
+func (s *set) limits() (lo, hi vector) {
+	return s.constant(f(coeff.ExpMin)), s.constant(f(coeff.ExpMax))
+}
 
 func (s *set) pow2(k vector) vector { return s.shift(VPSLLD, 23, s.each(VPADDD, k, i(127))) }
 
@@ -40,7 +44,7 @@ func (s *set) shift(op func(...Op), bits uint64, x vector) vector {
 // minusU2 is -2u of GELU, and x^2.
 func (s *set) minusU2(x vector) (v, sq vector) {
 	sq = s.mul(x, x)
-	return s.negate(s.mul(x, s.plus(s.mul(sq, f(geluB)), f(geluA)))), sq
+	return s.negate(s.mul(x, s.plus(s.mul(sq, f(coeff.GeluB)), f(coeff.GeluA)))), sq
 }
 
 func (s *set) add() {
@@ -89,13 +93,13 @@ func (s *set) gelu() {
 func (s *set) geluBackward() {
 	p := s.begin("geluBackward", "(dx, x, dy *float32, n int)", "dx = dy * gelu'(x).", "dx", "x", "dy", "n")
 	lo, hi := s.limits()
-	least, most, one := s.constant(f(-geluX)), s.constant(f(geluX)), s.constant(f(1))
+	least, most, one := s.constant(f(-coeff.GeluX)), s.constant(f(coeff.GeluX)), s.constant(f(1))
 	s.row(p[3], func(m *mask) {
 		x := s.above(s.below(s.load(s.at(p[1]), m), most), least)
 		v, sq := s.minusU2(x)
 		e := s.expOf(v, lo, hi)
 		sigmoid := s.div(one, s.plus(e, one))
-		slope := s.plus(s.mul(sq, f(geluC)), f(geluA))
+		slope := s.plus(s.mul(sq, f(coeff.GeluC)), f(coeff.GeluA))
 		d := s.plus(s.mul(s.mul(x, s.mul(e, sigmoid)), slope), one)
 		s.store(s.mul(s.load(s.at(p[2]), m), s.mul(sigmoid, d)), s.at(p[0]), m)
 	})

@@ -1,25 +1,8 @@
 package main
 
-import "shoal/kernel/cpu/internal/a64"
-
-// The constants of loops_generic.go.
-const (
-	expMax   = 89
-	expMin   = -104
-	roundBit = 12582912.0
-	log2e    = 1.44269504
-	ln2Hi    = 0.693359375
-	ln2Lo    = -2.12194440e-4
-	exp2     = 0x1.fffffcp-2
-	exp3     = 0x1.55549p-3
-	exp4     = 0x1.5558fcp-5
-	exp5     = 0x1.123b9ap-7
-	exp6     = 0x1.6a2124p-10
-
-	geluA = 1.5957691216057308
-	geluB = 0.044715 * geluA
-	geluC = 3 * geluB
-	geluX = 10
+import (
+	"shoal/kernel/cpu/internal/a64"
+	"shoal/kernel/cpu/internal/coeff"
 )
 
 // floats are parameters, all pointers to float32, and n behind them.
@@ -51,9 +34,9 @@ type exponential struct {
 }
 
 func newExponential(l *loop) *exponential {
-	e := &exponential{loop: l, lo: l.constant(expMin), hi: l.constant(expMax), log2e: l.constant(log2e),
-		roundBit: l.constant(roundBit), ln2Hi: l.constant(ln2Hi), ln2Lo: l.constant(ln2Lo), one: l.constant(1), bias: l.integer(127)}
-	for i, c := range []float64{exp6, exp5, exp4, exp3, exp2} {
+	e := &exponential{loop: l, lo: l.constant(coeff.ExpMin), hi: l.constant(coeff.ExpMax), log2e: l.constant(coeff.Log2e),
+		roundBit: l.constant(coeff.RoundBit), ln2Hi: l.constant(coeff.Ln2Hi), ln2Lo: l.constant(coeff.Ln2Lo), one: l.constant(1), bias: l.integer(127)}
+	for i, c := range []float64{coeff.Exp6, coeff.Exp5, coeff.Exp4, coeff.Exp3, coeff.Exp2} {
 		e.poly[i] = l.constant(c)
 	}
 	return e
@@ -93,7 +76,7 @@ func (l *loop) minusU2(x, sq, a, b vector) vector {
 
 func gelu(f *a64.File) {
 	l := begin(f, "gelu", "is geluGeneric: y = gelu(x).", floats("y", "x")...)
-	e, a, b := newExponential(l), l.constant(geluA), l.constant(geluB)
+	e, a, b := newExponential(l), l.constant(coeff.GeluA), l.constant(coeff.GeluB)
 	x := l.take("R1")
 	v := e.of(l.minusU2(x, l.mul(x, x), a, b))
 	l.store(l.div(x, l.plus(e.one, v)), "R0")
@@ -102,8 +85,8 @@ func gelu(f *a64.File) {
 
 func geluBackward(f *a64.File) {
 	l := begin(f, "geluBackward", "is geluBackwardGeneric: dx = dy * gelu'(x).", floats("dx", "x", "dy")...)
-	e, a, b, c := newExponential(l), l.constant(geluA), l.constant(geluB), l.constant(geluC)
-	x := l.clamp(l.take("R1"), l.constant(-geluX), l.constant(geluX))
+	e, a, b, c := newExponential(l), l.constant(coeff.GeluA), l.constant(coeff.GeluB), l.constant(coeff.GeluC)
+	x := l.clamp(l.take("R1"), l.constant(-coeff.GeluX), l.constant(coeff.GeluX))
 	sq := l.mul(x, x)
 	v := e.of(l.minusU2(x, sq, a, b))
 	sigmoid := l.div(e.one, l.plus(e.one, v))
