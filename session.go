@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"shoal/fsdp"
@@ -17,7 +18,7 @@ import (
 
 const (
 	leaveWait  = 3500 * time.Millisecond // for the others to take over what a peer that is leaving holds
-	enterTries = 3                       // rounds through all known members, to join again
+	enterTries = 3                       // to join again
 )
 
 // entry is how a membership begins.
@@ -221,24 +222,49 @@ func (m *member) enter(ctx context.Context, start entry) (err error) {
 	return nil
 }
 
-// enterBy asks one known member after another to let this peer in.
+// enterBy asks the first of the known members that answers to let this peer in. Some are stopped, or in no run either.
 func (m *member) enterBy(ctx context.Context, cfg swarm.Config, contacts []swarm.Contact) (node *swarm.Node, err error) {
 	for range enterTries {
-		for i := range contacts {
-			cfg.Contact = &contacts[i]
-			if node, err = swarm.Start(ctx, cfg); err == nil {
-				return node, nil
-			}
-			var refused *swarm.RefusedError
-			if ctx.Err() != nil || errors.As(err, &refused) || len(contacts) == 1 {
-				return nil, err
-			}
+		if cfg.Contact, err = firstToAnswer(ctx, cfg, contacts); err == nil {
+			node, err = swarm.Start(ctx, cfg)
+		}
+		var refused *swarm.RefusedError
+		if err == nil || ctx.Err() != nil || errors.As(err, &refused) || len(contacts) == 1 {
+			return node, err
 		}
 	}
-	if err == nil {
-		err = errors.New("no other member is known")
-	}
 	return nil, fmt.Errorf("join the run again: %w", err)
+}
+
+// firstToAnswer asks all contacts at once about the run.
+func firstToAnswer(ctx context.Context, cfg swarm.Config, contacts []swarm.Contact) (*swarm.Contact, error) {
+	if len(contacts) == 1 {
+		return &contacts[0], nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
+	type answer struct {
+		from *swarm.Contact
+		err  error
+	}
+	answers := make(chan answer, len(contacts))
+	for i := range contacts {
+		asking.Go(func() {
+			_, err := swarm.Describe(ctx, cfg.Transport, contacts[i], cfg.RunID, cfg.Secret)
+			answers <- answer{&contacts[i], err}
+		})
+	}
+	err := errors.New("none was known")
+	for range contacts {
+		a := <-answers
+		if a.err == nil {
+			return a.from, nil
+		}
+		err = a.err
+	}
+	return nil, fmt.Errorf("none of the other members answers, perhaps the run has ended: %w", err)
 }
 
 // contacts are the other members that were there last.
