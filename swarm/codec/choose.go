@@ -1,9 +1,12 @@
 package codec
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"shoal/internal/median"
 )
 
 const (
@@ -14,8 +17,10 @@ const (
 	// Packing starts when it saves startGain times the time it costs, and stops when it saves less than it costs; the
 	// band between keeps it from flapping. The factor of 2 also pays for the computing that packing displaces.
 	startGain = 2.0
-	// While packing is off one chunk in probeEvery is packed all the same, to see what that would bring.
+	// While packing is off one chunk in probeEvery is packed all the same, to see what that would bring, and more in the beginning.
 	probeEvery = 64
+	// costs is of how many chunks the time is kept. The median counts: one that was held up says nothing.
+	costs = 5
 	// minProbe is the smallest chunk in bytes that says something about speed.
 	minProbe = 64 << 10
 )
@@ -52,12 +57,13 @@ type Chooser struct {
 	mode Packing
 	link *Link
 
-	mu      sync.Mutex
-	on      bool
-	chunks  int     // seen while off
-	raw     float64 // bytes packed, what came out, and the time it took; all decayed
-	wire    float64
-	seconds float64
+	mu     sync.Mutex
+	on     bool
+	chunks int     // seen while off
+	raw    float64 // bytes packed and what came out, decayed
+	wire   float64
+	took   []float64 // seconds a byte to pack, of the last chunks
+	cost   float64   // their median
 }
 
 // NewChooser makes a Chooser for tensors sent over link, which may be shared.
@@ -78,7 +84,8 @@ func (c *Chooser) Pack(n, width int) bool {
 		return c.on
 	}
 	c.chunks++
-	return c.chunks%probeEvery == 1
+	first := c.chunks&(c.chunks+1) == 0 // 1, 3, 7 and so on
+	return first || c.chunks%probeEvery == probeEvery-1
 }
 
 // On says whether chunks are packed, going by what has been measured so far.
@@ -100,7 +107,11 @@ func (c *Chooser) Packed(raw, wire int, took time.Duration) {
 	c.mu.Lock()
 	c.raw = c.raw*decay + float64(raw)
 	c.wire = c.wire*decay + float64(min(wire, raw))
-	c.seconds = c.seconds*decay + took.Seconds()
+	if len(c.took) == costs {
+		c.took = slices.Delete(c.took, 0, 1)
+	}
+	c.took = append(c.took, took.Seconds()/float64(raw))
+	c.cost = median.Of(c.took)
 	c.mu.Unlock()
 }
 
@@ -109,7 +120,7 @@ func (c *Chooser) decide() {
 		return
 	}
 	saved := (c.raw - c.wire) * c.link.secondsPerByte()
-	cost := c.seconds * (1 + unpackCost)
+	cost := c.raw * c.cost * (1 + unpackCost)
 	switch {
 	case saved > startGain*cost:
 		c.on = true

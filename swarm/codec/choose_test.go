@@ -52,8 +52,29 @@ func TestChooserProbesWhileOff(t *testing.T) {
 			packed++
 		}
 	}
-	if packed != 10 {
-		t.Errorf("%d probes in %d chunks, want 10", packed, 10*probeEvery)
+	if want := 5 + 10; packed != want { // 1, 3, 7, 15, 31, 63, 127, 191 ...
+		t.Errorf("%d probes in %d chunks, want %d", packed, 10*probeEvery, want)
+	}
+}
+
+// A probe during which the processor had other things to do decides nothing for long.
+func TestChooserForgetsSlowProbe(t *testing.T) {
+	var link Link
+	c := NewChooser(Auto, &link)
+	const n = 256 << 10
+	chunks := 0
+	for ; !c.On() && chunks < 8; chunks++ {
+		link.Wrote(n, perMiB(12)/4)
+		if c.Pack(n, 2) {
+			took := perMiB(300) / 4
+			if chunks == 0 {
+				took *= 50
+			}
+			c.Packed(n, n/2, took)
+		}
+	}
+	if !c.On() {
+		t.Errorf("after %d chunks nothing is packed on a link of 12 MB/s", chunks)
 	}
 }
 
