@@ -24,10 +24,10 @@ type history struct {
 
 // past is a history as it travels, in JSON. Losses has one element for each committed step.
 type past struct {
-	Losses     report.Losses  `json:"losses"`
-	StepHashes map[int]string `json:"step_hashes"`
-	Views      []report.View  `json:"views"`
-	Samples    int64          `json:"samples"` // of all committed steps
+	Losses     report.Losses     `json:"losses"`
+	StepHashes map[int]fsdp.Hash `json:"step_hashes"`
+	Views      []report.View     `json:"views"`
+	Samples    int64             `json:"samples"` // of all committed steps
 }
 
 // committed adds a step. losses are those up to it, shared with the engine.
@@ -42,11 +42,11 @@ func (h *history) committed(o *fsdp.Outcome, losses []float64) {
 }
 
 // hashed adds a state hash after a step.
-func (h *history) hashed(step int, hash string) {
+func (h *history) hashed(step int, hash fsdp.Hash) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.StepHashes == nil {
-		h.StepHashes = map[int]string{}
+		h.StepHashes = map[int]fsdp.Hash{}
 	}
 	h.StepHashes[step] = hash
 }

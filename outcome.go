@@ -30,8 +30,8 @@ func (m *member) progress() func(*fsdp.Outcome, []float64) {
 		if o.Kind == fsdp.EntryRetry {
 			retries++
 		}
-		if o.StateHash != "" && o.Step%hashEvery == 0 {
-			m.history.hashed(o.Step, o.StateHash)
+		if h, ok := o.Hash(); ok && o.Step%hashEvery == 0 {
+			m.history.hashed(o.Step, h)
 		}
 		if o.Kind != fsdp.EntryCommit {
 			return
@@ -104,7 +104,7 @@ func (m *member) report(res *fsdp.Result) (*Report, error) {
 		r.SamplesPerSecond = float64(res.RunSamples) / res.Wall.Seconds()
 	}
 	for step, h := range res.StepHashes {
-		r.StepHashes[fmt.Sprint(step)] = h
+		r.StepHashes[fmt.Sprint(step)] = h.String()
 	}
 	if res.EvalCount > 0 {
 		r.Eval = &report.Eval{Accuracy: float64(res.Correct) / float64(res.EvalCount), Loss: report.Number(res.EvalLoss)}

@@ -53,8 +53,8 @@ func (e *Engine) decided(o *Outcome) (done bool, err error) {
 	if o.Saved != nil && e.cfg.Saver != nil {
 		e.cfg.Saver.Finish(o.Saved)
 	}
-	if o.StateHash != "" && (o.Step == e.cfg.Hyper.Steps || e.hashDue(o.Step)) {
-		e.res.StepHashes[o.Step] = o.StateHash
+	if h, ok := o.Hash(); ok && (o.Step == e.cfg.Hyper.Steps || e.hashDue(o.Step)) {
+		e.res.StepHashes[o.Step] = h
 	}
 	e.cover, e.audit, e.saved, e.untold = nil, nil, nil, o.Kind == EntryCommit
 	switch o.Kind {

@@ -46,8 +46,11 @@ func (e *Engine) remember(last *Outcome) {
 	e.res.Losses = slices.Clip(losses) // what is appended must not be seen by whoever else has them
 	maps.Copy(e.res.StepHashes, hashes)
 	e.cfg.Losses, e.cfg.StepHashes = nil, nil
-	if last != nil && last.StateHash != "" && e.hashDue(last.Step) {
-		e.res.StepHashes[last.Step] = last.StateHash
+	if last == nil || !e.hashDue(last.Step) {
+		return
+	}
+	if h, ok := last.Hash(); ok {
+		e.res.StepHashes[last.Step] = h
 	}
 }
 

@@ -17,14 +17,14 @@ type memory struct {
 	mu       sync.Mutex
 	values   map[int]map[string][]float32 // by step, then State and tensor
 	losses   map[int][]float64
-	hashes   map[int]map[int]string
+	hashes   map[int]map[int]Hash
 	finished map[int]*Saved
 	fails    func(p *Part) error // nil: never
 	forget   bool                // keeps no values
 }
 
 func newMemory() *memory {
-	return &memory{values: map[int]map[string][]float32{}, losses: map[int][]float64{}, hashes: map[int]map[int]string{}, finished: map[int]*Saved{}}
+	return &memory{values: map[int]map[string][]float32{}, losses: map[int][]float64{}, hashes: map[int]map[int]Hash{}, finished: map[int]*Saved{}}
 }
 
 func (m *memory) Save(p *Part) ([]SavedFile, error) {

@@ -104,6 +104,9 @@ func DecodeOutcome(b []byte) (*Outcome, error) {
 
 // check says whether o can belong to a model of n tensors.
 func (o *Outcome) check(n int) error {
+	if _, ok := o.Hash(); !ok && o.StateHash != "" {
+		return fmt.Errorf("fsdp: outcome in the log with the state hash %.80q", o.StateHash)
+	}
 	switch {
 	case o.Kind < EntryCommit || o.Kind > EntryDone:
 		return fmt.Errorf("fsdp: outcome in the log of unknown kind %d", o.Kind)
@@ -115,6 +118,12 @@ func (o *Outcome) check(n int) error {
 		return fmt.Errorf("fsdp: outcome in the log with %d and %d exponents, the model has %d tensors", len(o.Used), len(o.Next), n)
 	}
 	return nil
+}
+
+// Hash is StateHash; ok is false where there is none.
+func (o *Outcome) Hash() (h Hash, ok bool) {
+	err := h.UnmarshalText([]byte(o.StateHash))
+	return h, err == nil
 }
 
 // Decider decides attempts. It holds only what every member knows, so any member can lead.

@@ -83,7 +83,7 @@ type Config struct {
 	// Losses and StepHashes are what is known of the steps before this member's first, for the Result and for checkpoints.
 	// If Losses is nil, a resumed run takes both from Resume.
 	Losses     []float64
-	StepHashes map[int]string
+	StepHashes map[int]Hash
 	// SaveEvery is the number of steps from one checkpoint to the next; 0 means none. Saver keeps this member's parts of
 	// them.
 	SaveEvery int
@@ -109,7 +109,7 @@ type Config struct {
 // Result is what a run came to. Everything but the member's own part is equal on all members.
 type Result struct {
 	Losses     []float64
-	StepHashes map[int]string // state hash after that many steps
+	StepHashes map[int]Hash // state hash after that many steps
 	StateHash  string
 	EvalLoss   float64
 	EvalCount  int64 // held-out labels
@@ -190,7 +190,7 @@ func NewEngine(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{cfg: cfg, dev: newTracker(cfg.Device), layout: NewLayout(cfg.Model, cfg.Frozen), stages: cfg.Model.Stages(),
-		clock: time.Now(), res: &Result{StepHashes: map[int]string{}}}
+		clock: time.Now(), res: &Result{StepHashes: map[int]Hash{}}}
 	e.decider = &Decider{Layout: e.layout, Hyper: cfg.Hyper, BatchSize: func(s int) int { return len(cfg.Order(s)) }}
 	e.format = newFormat(&e.cfg.Hyper, e.layout, e.dev.Meter())
 	var units []int

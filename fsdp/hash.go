@@ -90,6 +90,24 @@ func (e *Engine) hash() error {
 	return nil
 }
 
+// A Hash is a state hash. In text and in JSON it is 64 hexadecimal digits. A run keeps many.
+type Hash [sha256.Size]byte
+
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// MarshalText never fails.
+func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// UnmarshalText refuses everything but 64 hexadecimal digits.
+func (h *Hash) UnmarshalText(text []byte) error {
+	if len(text) == hex.EncodedLen(len(h)) {
+		if _, err := hex.Decode(h[:], text); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("fsdp: %.80q is no state hash", text)
+}
+
 // stateHash joins the covers of all owners: covers[i][v] are owner i's nodes of vector v.
 func stateHash(l *Layout, covers [][][]Node) (string, error) {
 	h := sha256.New()

@@ -198,7 +198,7 @@ func (c *Checkpoint) Read(s fsdp.State, name string, first int, dst []float32) e
 }
 
 // History is the loss of every step so far, and the state hashes that were recorded, by step.
-func (c *Checkpoint) History() (losses []float64, hashes map[int]string, err error) {
+func (c *Checkpoint) History() (losses []float64, hashes map[int]fsdp.Hash, err error) {
 	name := c.Manifest.history()
 	if err := c.trust(name); err != nil {
 		return nil, nil, err
@@ -214,14 +214,18 @@ func (c *Checkpoint) History() (losses []float64, hashes map[int]string, err err
 	for ; len(b) > 0; b = b[8:] {
 		losses = append(losses, math.Float64frombits(binary.LittleEndian.Uint64(b)))
 	}
-	hashes = map[int]string{}
+	hashes = map[int]fsdp.Hash{}
 	for key, h := range c.file.Metadata() {
 		if text, ok := strings.CutPrefix(key, hashKey); ok {
 			step, err := strconv.Atoi(text)
 			if err != nil {
 				return nil, nil, fmt.Errorf("%s is damaged: %.80q is no step", filepath.Join(c.Path, name), key)
 			}
-			hashes[step] = h
+			var hash fsdp.Hash
+			if err := hash.UnmarshalText([]byte(h)); err != nil {
+				return nil, nil, fmt.Errorf("%s is damaged: %w", filepath.Join(c.Path, name), err)
+			}
+			hashes[step] = hash
 		}
 	}
 	return losses, hashes, nil
