@@ -324,6 +324,7 @@ func (m *member) stuck(reason string) {
 
 // entered takes note of a view that begins. payload is that of the last outcome, nil before the first.
 func (m *member) entered(v *swarm.View, payload []byte) {
+	m.forgetLost(v)
 	m.view.Store(v)
 	if v.Number > 1 && v.Rank >= 0 {
 		m.notice("%s: %s", v.Reason, peersInWords(len(v.Members)))
@@ -335,6 +336,19 @@ func (m *member) entered(v *swarm.View, payload []byte) {
 		}
 	}
 	m.history.viewed(v, step)
+}
+
+// forgetLost has the network forget those who are not in the view that begins.
+func (m *member) forgetLost(v *swarm.View) {
+	before := m.view.Load()
+	if before == nil {
+		return
+	}
+	for _, p := range before.Members {
+		if !slices.ContainsFunc(v.Members, func(q swarm.Member) bool { return q.Peer == p.Peer }) {
+			m.host.Forget(p.Peer)
+		}
+	}
 }
 
 func peersInWords(n int) string {

@@ -309,3 +309,23 @@ func TestRecordStoreForgetsTheOldest(t *testing.T) {
 		t.Errorf("%v, %v", v, err)
 	}
 }
+
+// A record has its member's addresses kept for long after the last connection; Forget does not wait.
+func TestForget(t *testing.T) {
+	member, other := newTestHost(t, Config{}), newTestHost(t, Config{})
+	l := provide(t, member, "run-1")
+	find(t, other, l, at(t, member))
+	id := member.host.ID()
+	store := other.host.Peerstore()
+	store.AddAddrs(id, member.host.Addrs(), provideValid)
+	member.Close()
+	other.Drop(member.Self())
+	if len(store.Addrs(id)) == 0 {
+		t.Fatal("the addresses are forgotten already")
+	}
+	other.Forget(member.Self())
+	if left := store.Addrs(id); len(left) > 0 {
+		t.Errorf("%v are kept of a peer that has gone", left)
+	}
+	other.Forget("nobody")
+}

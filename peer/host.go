@@ -130,6 +130,13 @@ func (h *Host) Drop(peerID string) {
 	}
 }
 
+// Forget drops the addresses of a peer that has gone, which a record in the DHT would keep for half an hour.
+func (h *Host) Forget(peerID string) {
+	if id, err := parsePeer(peerID); err == nil {
+		h.host.Peerstore().ClearAddrs(id)
+	}
+}
+
 func (h *Host) open(ctx context.Context, id peer.ID, addrs []ma.Multiaddr, proto protocol.ID) (network.Stream, error) {
 	if id == h.host.ID() {
 		return nil, fmt.Errorf("dial peer %s: %w: that is this peer itself", id, ErrUnreachable)
