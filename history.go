@@ -19,7 +19,8 @@ import (
 type history struct {
 	mu sync.Mutex
 	past
-	undone bool // the run has gone back, and this peer has yet to hear of its past from others
+	undone bool     // the run has gone back, and this peer has yet to hear of its past from others
+	ids    []string // the block that lists of members are taken from
 }
 
 // past is a history as it travels, in JSON. Losses has one element for each committed step.
@@ -63,16 +64,27 @@ func (h *history) viewed(v *swarm.View, step int) {
 		row.Members[i] = p.Peer
 	}
 	h.Views = append(h.Views, row)
-	share(h.Views[max(0, len(h.Views)-2):])
+	h.share(len(h.Views) - 1)
 }
 
-// share has each view take the ids that are in the one before it from there: a long run has many views of few peers.
-func share(views []report.View) {
-	for i := 1; i < len(views); i++ {
-		before := views[i-1].Members
-		for k, id := range views[i].Members {
-			if at := slices.Index(before, id); at >= 0 {
-				views[i].Members[k] = before[at]
+// share has a view take from those shortly before it what they have too, and keep its list of members in memory that it shares
+// with them: a long run has many views of few peers, and small things that stay hold on to the pages that they lie in.
+func (h *history) share(i int) {
+	const near, block = 8, 256
+	v := &h.Views[i]
+	if cap(h.ids)-len(h.ids) < len(v.Members) {
+		h.ids = make([]string, 0, max(block, len(v.Members)))
+	}
+	begin := len(h.ids)
+	h.ids = append(h.ids, v.Members...)
+	v.Members = h.ids[begin:len(h.ids):len(h.ids)]
+	for _, before := range h.Views[max(0, i-near):i] {
+		if before.Reason == v.Reason {
+			v.Reason = before.Reason
+		}
+		for k, id := range v.Members {
+			if at := slices.Index(before.Members, id); at >= 0 {
+				v.Members[k] = before.Members[at]
 			}
 		}
 	}
@@ -82,8 +94,10 @@ func share(views []report.View) {
 func (h *history) set(p past) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	share(p.Views)
-	h.past, h.undone = p, false
+	h.past, h.ids, h.undone = p, nil, false
+	for i := range h.Views {
+		h.share(i)
+	}
 }
 
 // undo says that the run has gone back behind what is known here: nothing is told to others until it is set again.

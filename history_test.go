@@ -10,13 +10,14 @@ import (
 	"shoal/swarm"
 )
 
-// TestHistoryKeepsOneCopyOfAnID follows a history with many views, told by another peer and then gone on with: of each
-// peer id there is one text, or a long run's memory would grow by all ids with each view.
-func TestHistoryKeepsOneCopyOfAnID(t *testing.T) {
+// TestHistoryKeepsOneCopy follows a history with many views, told by another peer and then gone on with: of each peer id and of
+// each reason there is one text, and lists of ids lie side by side, or a long run's memory would grow by all of that with each
+// view.
+func TestHistoryKeepsOneCopy(t *testing.T) {
 	told, err := json.Marshal(past{Views: []report.View{
 		{Number: 1, Members: []string{"alice", "bob"}},
-		{Number: 2, Members: []string{"bob", "carol", "alice"}},
-		{Number: 3, Members: []string{"carol", "alice"}},
+		{Number: 2, Reason: "rebalance", Members: []string{"bob", "carol", "alice"}},
+		{Number: 3, Reason: "rebalance", Members: []string{"carol", "alice"}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -27,20 +28,28 @@ func TestHistoryKeepsOneCopyOfAnID(t *testing.T) {
 	}
 	var h history
 	h.set(p)
-	h.viewed(&swarm.View{Number: 4, Members: []swarm.Member{{Peer: strings.Clone("alice")}, {Peer: strings.Clone("dave")}, {Peer: strings.Clone("carol")}}}, 9)
+	h.viewed(&swarm.View{Number: 4, Reason: strings.Clone("rebalance"), Members: []swarm.Member{{Peer: strings.Clone("alice")}, {Peer: strings.Clone("dave")}, {Peer: strings.Clone("carol")}}}, 9)
 
 	want := [][]string{{"alice", "bob"}, {"bob", "carol", "alice"}, {"carol", "alice"}, {"alice", "dave", "carol"}}
 	texts := map[string]*byte{}
-	for i, v := range h.copy().Views {
+	views := h.copy().Views
+	for i, v := range views {
 		if got := strings.Join(v.Members, " "); got != strings.Join(want[i], " ") {
 			t.Errorf("view %d has members %s, want %s", v.Number, got, want[i])
 		}
-		for _, id := range v.Members {
-			at := unsafe.StringData(id)
-			if first, ok := texts[id]; ok && first != at {
-				t.Errorf("view %d has a copy of its own of %q", v.Number, id)
+		for _, text := range append(v.Members, v.Reason) {
+			at := unsafe.StringData(text)
+			if first, ok := texts[text]; ok && first != at {
+				t.Errorf("view %d has a copy of its own of %q", v.Number, text)
 			}
-			texts[id] = at
+			texts[text] = at
+		}
+		if i == 0 {
+			continue
+		}
+		before := views[i-1].Members
+		if end := unsafe.Add(unsafe.Pointer(&before[0]), len(before)*int(unsafe.Sizeof(""))); end != unsafe.Pointer(&v.Members[0]) {
+			t.Errorf("the members of view %d don't lie behind those of the one before", v.Number)
 		}
 	}
 }

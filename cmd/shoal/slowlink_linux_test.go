@@ -66,7 +66,7 @@ func TestSlowLink(t *testing.T) {
 	for _, peers := range []int{2, 4} {
 		for name, run := range map[string]*shoal.RunFile{"link": linkBound(), "compute": computeBound()} {
 			t.Run(fmt.Sprintf("%d peers/%s", peers, name), func(t *testing.T) {
-				run.Data.Eval, run.Train.Steps, run.Train.Warmup = 0, 5, 2
+				run.Data.Eval, run.Train.Steps, run.Train.Warmup = 0, 10, 2
 				var over []float64
 				for range rounds {
 					fast := reportOf(t, newLAN(t, peers), run)
