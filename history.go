@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -25,31 +24,21 @@ type history struct {
 
 // past is a history as it travels, in JSON. Losses has one element for each committed step.
 type past struct {
-	Losses     report.Losses     `json:"losses"`
-	StepHashes map[int]fsdp.Hash `json:"step_hashes"`
-	Views      []report.View     `json:"views"`
-	Samples    int64             `json:"samples"` // of all committed steps
+	Losses     report.Losses   `json:"losses"`
+	StepHashes []fsdp.StepHash `json:"step_hashes"`
+	Views      []report.View   `json:"views"`
+	Samples    int64           `json:"samples"` // of all committed steps
 }
 
-// committed adds a step. losses are those up to it, shared with the engine.
-func (h *history) committed(o *fsdp.Outcome, losses []float64) {
+// committed adds a step. losses and hashes are those up to it, shared with the engine.
+func (h *history) committed(o *fsdp.Outcome, losses []float64, hashes []fsdp.StepHash) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if o.Step != len(h.Losses) || len(losses) != o.Step+1 {
 		return
 	}
-	h.Losses = losses
+	h.Losses, h.StepHashes = losses, hashes
 	h.Samples += o.Samples
-}
-
-// hashed adds a state hash after a step.
-func (h *history) hashed(step int, hash fsdp.Hash) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.StepHashes == nil {
-		h.StepHashes = map[int]fsdp.Hash{}
-	}
-	h.StepHashes[step] = hash
 }
 
 // viewed adds a view whose first step is step.
@@ -120,7 +109,7 @@ func (h *history) unknown(steps int) {
 func (h *history) copy() past {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return past{Losses: slices.Clone(h.Losses), StepHashes: maps.Clone(h.StepHashes), Views: slices.Clone(h.Views), Samples: h.Samples}
+	return past{Losses: slices.Clone(h.Losses), StepHashes: slices.Clone(h.StepHashes), Views: slices.Clone(h.Views), Samples: h.Samples}
 }
 
 // encode is the history for others; nil if this peer can't tell it.

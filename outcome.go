@@ -3,6 +3,7 @@ package shoal
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"shoal/fsdp"
@@ -12,7 +13,7 @@ import (
 )
 
 // progress turns outcomes into the caller's Progress. When the last step is done, what follows it has begun.
-func (m *member) progress() func(*fsdp.Outcome, []float64) {
+func (m *member) progress() func(*fsdp.Outcome, []float64, []fsdp.StepHash) {
 	p := Progress{Phase: Training, Steps: m.task.run.Train.Steps}
 	p.Samples = m.history.copy().Samples
 	start := time.Now()
@@ -26,12 +27,9 @@ func (m *member) progress() func(*fsdp.Outcome, []float64) {
 		m.out.began = func() { tell(Saving) }
 	}
 	retries := 0
-	return func(o *fsdp.Outcome, losses []float64) {
+	return func(o *fsdp.Outcome, losses []float64, hashes []fsdp.StepHash) {
 		if o.Kind == fsdp.EntryRetry {
 			retries++
-		}
-		if h, ok := o.Hash(); ok && o.Step%hashEvery == 0 {
-			m.history.hashed(o.Step, h)
 		}
 		if o.Kind != fsdp.EntryCommit {
 			return
@@ -39,7 +37,7 @@ func (m *member) progress() func(*fsdp.Outcome, []float64) {
 		if o.Skipped {
 			m.cfg.Log.Warn("step without an update: its gradient is not finite", "step", o.Step+1, "in a row", o.Bad)
 		}
-		m.history.committed(o, losses)
+		m.history.committed(o, losses, hashes)
 		p.Step, p.Loss = o.Step+1, o.Loss
 		p.Samples += o.Samples
 		m.live.committed(p.Step, p.Samples, p.Loss, retries)
@@ -103,8 +101,8 @@ func (m *member) report(res *fsdp.Result) (*Report, error) {
 	if res.Wall > 0 {
 		r.SamplesPerSecond = float64(res.RunSamples) / res.Wall.Seconds()
 	}
-	for step, h := range res.StepHashes {
-		r.StepHashes[fmt.Sprint(step)] = h.String()
+	for _, h := range res.StepHashes {
+		r.StepHashes[strconv.Itoa(h.Step)] = h.Hash.String()
 	}
 	if res.EvalCount > 0 {
 		r.Eval = &report.Eval{Accuracy: float64(res.Correct) / float64(res.EvalCount), Loss: report.Number(res.EvalLoss)}

@@ -34,7 +34,7 @@ func (e *Engine) apply(entry Entry) (done bool, err error) {
 		return false, err
 	}
 	if o != nil && e.cfg.Progress != nil {
-		e.cfg.Progress(o, slices.Clip(e.res.Losses))
+		e.cfg.Progress(o, slices.Clip(e.res.Losses), slices.Clip(e.res.StepHashes))
 	}
 	return false, e.dev.Sync()
 }
@@ -54,7 +54,7 @@ func (e *Engine) decided(o *Outcome) (done bool, err error) {
 		e.cfg.Saver.Finish(o.Saved)
 	}
 	if h, ok := o.Hash(); ok && (o.Step == e.cfg.Hyper.Steps || e.hashDue(o.Step)) {
-		e.res.StepHashes[o.Step] = h
+		e.res.hashed(o.Step, h)
 	}
 	e.cover, e.audit, e.saved, e.untold = nil, nil, nil, o.Kind == EntryCommit
 	switch o.Kind {

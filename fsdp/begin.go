@@ -2,7 +2,6 @@ package fsdp
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"shoal/kernel"
@@ -43,14 +42,13 @@ func (e *Engine) remember(last *Outcome) {
 	if r := e.cfg.Resume; r != nil && losses == nil {
 		losses, hashes = r.Losses, r.StepHashes
 	}
-	e.res.Losses = slices.Clip(losses) // what is appended must not be seen by whoever else has them
-	maps.Copy(e.res.StepHashes, hashes)
+	e.res.Losses, e.res.StepHashes = slices.Clip(losses), slices.Clip(hashes) // what is appended must not be seen by whoever else has them
 	e.cfg.Losses, e.cfg.StepHashes = nil, nil
 	if last == nil || !e.hashDue(last.Step) {
 		return
 	}
 	if h, ok := last.Hash(); ok {
-		e.res.StepHashes[last.Step] = h
+		e.res.hashed(last.Step, h)
 	}
 }
 

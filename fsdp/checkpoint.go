@@ -78,9 +78,9 @@ type Part struct {
 	Step, Rank int
 	Units      []UnitPart // those of which it saves something
 
-	History    bool         // it saves what follows, too: one member does
-	Losses     []float64    // of all steps so far
-	StepHashes map[int]Hash // recorded so far
+	History    bool       // it saves what follows, too: one member does
+	Losses     []float64  // of all steps so far
+	StepHashes []StepHash // recorded so far
 }
 
 // Saver keeps this member's parts of checkpoints. The engine's goroutine calls it, between two steps.
@@ -98,8 +98,8 @@ type Resume struct {
 	// Read fills dst with a tensor's numbers from element first on.
 	Read func(s State, name string, first int, dst []float32) error
 
-	Losses     []float64    // of the steps before, for the Result
-	StepHashes map[int]Hash // the same
+	Losses     []float64  // of the steps before, for the Result
+	StepHashes []StepHash // the same
 }
 
 // check says whether p fits a run of h on a model of n tensors.

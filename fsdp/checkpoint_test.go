@@ -3,7 +3,6 @@ package fsdp
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -17,14 +16,14 @@ type memory struct {
 	mu       sync.Mutex
 	values   map[int]map[string][]float32 // by step, then State and tensor
 	losses   map[int][]float64
-	hashes   map[int]map[int]Hash
+	hashes   map[int][]StepHash
 	finished map[int]*Saved
 	fails    func(p *Part) error // nil: never
 	forget   bool                // keeps no values
 }
 
 func newMemory() *memory {
-	return &memory{values: map[int]map[string][]float32{}, losses: map[int][]float64{}, hashes: map[int]map[int]Hash{}, finished: map[int]*Saved{}}
+	return &memory{values: map[int]map[string][]float32{}, losses: map[int][]float64{}, hashes: map[int][]StepHash{}, finished: map[int]*Saved{}}
 }
 
 func (m *memory) Save(p *Part) ([]SavedFile, error) {
@@ -57,7 +56,7 @@ func (m *memory) Save(p *Part) ([]SavedFile, error) {
 			}
 		}
 	}
-	m.losses[p.Step], m.hashes[p.Step] = slices.Clone(p.Losses), maps.Clone(p.StepHashes)
+	m.losses[p.Step], m.hashes[p.Step] = slices.Clone(p.Losses), slices.Clone(p.StepHashes)
 	return []SavedFile{{Name: fmt.Sprint(p.Rank)}}, nil
 }
 
@@ -141,7 +140,7 @@ func TestResume(t *testing.T) {
 					}
 					for _, got := range s.from(kept.resume(to.step)).mustRun(t) {
 						same(t, want, got)
-						if !maps.Equal(got.StepHashes, want.StepHashes) {
+						if !slices.Equal(got.StepHashes, want.StepHashes) {
 							t.Errorf("step hashes %v, want %v", got.StepHashes, want.StepHashes)
 						}
 						if got.Retries > 0 {

@@ -109,7 +109,7 @@ func TestClipNorm(t *testing.T) {
 				order := []int{3, 1, 4, 15, 9, 2, 6, 5, 35, 8, 7}
 				s.order = func(int) []int { return order }
 				var got *Outcome
-				s.progress = func(o *Outcome, _ []float64) {
+				s.progress = func(o *Outcome, _ []float64, _ []StepHash) {
 					if o.Kind == EntryCommit {
 						got = o
 					}

@@ -83,7 +83,7 @@ type Config struct {
 	// Losses and StepHashes are what is known of the steps before this member's first, for the Result and for checkpoints.
 	// If Losses is nil, a resumed run takes both from Resume.
 	Losses     []float64
-	StepHashes map[int]Hash
+	StepHashes []StepHash
 	// SaveEvery is the number of steps from one checkpoint to the next; 0 means none. Saver keeps this member's parts of
 	// them.
 	SaveEvery int
@@ -98,8 +98,9 @@ type Config struct {
 	// float32 values, which are valid during the call only. Where a member was lost meanwhile it begins again.
 	Export func(p model.Param, values []float32) error
 
-	// Progress is called after each Commit and Retry with the losses of all steps so far, which stay as they are; may be nil.
-	Progress func(o *Outcome, losses []float64)
+	// Progress is called after each Commit and Retry with the losses and hashes of all steps so far, which stay as they are; may
+	// be nil.
+	Progress func(o *Outcome, losses []float64, hashes []StepHash)
 	Computed func(samples int64)  // called after each Commit with those of its samples that were computed here; may be nil
 	Trace    func(Event)          // called from several goroutines; may be nil
 	Stats    func(*Result) []byte // this member's row for everybody's report; may be nil
@@ -109,7 +110,7 @@ type Config struct {
 // Result is what a run came to. Everything but the member's own part is equal on all members.
 type Result struct {
 	Losses     []float64
-	StepHashes map[int]Hash // state hash after that many steps
+	StepHashes []StepHash // in the order of steps
 	StateHash  string
 	EvalLoss   float64
 	EvalCount  int64 // held-out labels
@@ -190,8 +191,9 @@ func NewEngine(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{cfg: cfg, dev: newTracker(cfg.Device), layout: NewLayout(cfg.Model, cfg.Frozen), stages: cfg.Model.Stages(),
-		clock: time.Now(), res: &Result{StepHashes: map[int]Hash{}}}
-	e.decider = &Decider{Layout: e.layout, Hyper: cfg.Hyper, BatchSize: func(s int) int { return len(cfg.Order(s)) }}
+		clock: time.Now(), res: &Result{}}
+	order := cfg.Order
+	e.decider = &Decider{Layout: e.layout, Hyper: cfg.Hyper, BatchSize: func(s int) int { return len(order(s)) }}
 	e.format = newFormat(&e.cfg.Hyper, e.layout, e.dev.Meter())
 	var units []int
 	for _, s := range e.stages {

@@ -198,8 +198,12 @@ func TestNotFiniteInEveryFormat(t *testing.T) {
 			t.Errorf("%s: %d steps were skipped, want 2", f, res.Skipped)
 		}
 		for i, l := range res.Losses[:len(res.Losses)-1] {
-			if i > 0 && math.IsNaN(l) != (res.StepHashes[i] == res.StepHashes[i+1]) {
-				t.Errorf("%s, step %d: loss %v, but hashes before and after %s, %s", f, i, l, res.StepHashes[i], res.StepHashes[i+1])
+			if i == 0 {
+				continue
+			}
+			before, after := res.StepHashes[i-1], res.StepHashes[i]
+			if before.Step != i || math.IsNaN(l) != (before.Hash == after.Hash) {
+				t.Errorf("%s, step %d: loss %v, but hashes before and after %v, %v", f, i, l, before, after)
 			}
 		}
 		s.train = onehots{40, 5, func(int) float32 { return nan }}

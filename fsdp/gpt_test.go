@@ -154,7 +154,7 @@ func TestGoldenGPT(t *testing.T) {
 						Beta1: g.Beta1, Beta2: g.Beta2, Eps: g.Eps, Seed: 1, Reduce: in.reduce}
 					s.started = func(e *Engine) { upload(e, initial) }
 					clipped := 0
-					s.progress = func(o *Outcome, _ []float64) {
+					s.progress = func(o *Outcome, _ []float64, _ []StepHash) {
 						if o.Kind != EntryCommit {
 							return
 						}

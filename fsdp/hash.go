@@ -90,7 +90,7 @@ func (e *Engine) hash() error {
 	return nil
 }
 
-// A Hash is a state hash. In text and in JSON it is 64 hexadecimal digits. A run keeps many.
+// A Hash is a state hash. In text and in JSON it is 64 hexadecimal digits.
 type Hash [sha256.Size]byte
 
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
@@ -106,6 +106,19 @@ func (h *Hash) UnmarshalText(text []byte) error {
 		}
 	}
 	return fmt.Errorf("fsdp: %.80q is no state hash", text)
+}
+
+// StepHash is the state hash after so many steps.
+type StepHash struct {
+	Step int  `json:"step"`
+	Hash Hash `json:"hash"`
+}
+
+// hashed adds the state hash after a step, if the list does not go so far yet.
+func (r *Result) hashed(step int, h Hash) {
+	if n := len(r.StepHashes); n == 0 || r.StepHashes[n-1].Step < step {
+		r.StepHashes = append(r.StepHashes, StepHash{step, h})
+	}
 }
 
 // stateHash joins the covers of all owners: covers[i][v] are owner i's nodes of vector v.

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -198,7 +199,7 @@ func (c *Checkpoint) Read(s fsdp.State, name string, first int, dst []float32) e
 }
 
 // History is the loss of every step so far, and the state hashes that were recorded, by step.
-func (c *Checkpoint) History() (losses []float64, hashes map[int]fsdp.Hash, err error) {
+func (c *Checkpoint) History() (losses []float64, hashes []fsdp.StepHash, err error) {
 	name := c.Manifest.history()
 	if err := c.trust(name); err != nil {
 		return nil, nil, err
@@ -214,7 +215,6 @@ func (c *Checkpoint) History() (losses []float64, hashes map[int]fsdp.Hash, err 
 	for ; len(b) > 0; b = b[8:] {
 		losses = append(losses, math.Float64frombits(binary.LittleEndian.Uint64(b)))
 	}
-	hashes = map[int]fsdp.Hash{}
 	for key, h := range c.file.Metadata() {
 		if text, ok := strings.CutPrefix(key, hashKey); ok {
 			step, err := strconv.Atoi(text)
@@ -225,8 +225,9 @@ func (c *Checkpoint) History() (losses []float64, hashes map[int]fsdp.Hash, err 
 			if err := hash.UnmarshalText([]byte(h)); err != nil {
 				return nil, nil, fmt.Errorf("%s is damaged: %w", filepath.Join(c.Path, name), err)
 			}
-			hashes[step] = hash
+			hashes = append(hashes, fsdp.StepHash{Step: step, Hash: hash})
 		}
 	}
+	slices.SortFunc(hashes, func(a, b fsdp.StepHash) int { return cmp.Compare(a.Step, b.Step) })
 	return losses, hashes, nil
 }

@@ -121,8 +121,8 @@ func writeUnit(path string, u *fsdp.UnitPart) error {
 
 func writeHistory(path string, p *fsdp.Part) error {
 	hashes := map[string]string{}
-	for step, h := range p.StepHashes {
-		hashes[hashKey+strconv.Itoa(step)] = h.String()
+	for _, h := range p.StepHashes {
+		hashes[hashKey+strconv.Itoa(h.Step)] = h.Hash.String()
 	}
 	w, err := safetensors.Create(path, []safetensors.Tensor{{Name: lossName, DType: safetensors.F64, Shape: []int{len(p.Losses)}}}, hashes)
 	if err != nil {

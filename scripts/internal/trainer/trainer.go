@@ -69,7 +69,7 @@ func (t *Trainer) engine(ctx context.Context, m model.Model, data fsdp.Dataset) 
 	return fsdp.NewEngine(fsdp.Config{Model: m, Device: t.device, Comm: mesh.Comm(0), Start: begin, Hyper: h, Strategy: fsdp.FSDP,
 		Recompute: fsdp.RecomputeNever, ParamType: kernel.F32, Train: data,
 		Order:    func(int) []int { return all },
-		Progress: func(o *fsdp.Outcome, _ []float64) { t.progress(ctx, o) }})
+		Progress: func(o *fsdp.Outcome, _ []float64, _ []fsdp.StepHash) { t.progress(ctx, o) }})
 }
 
 // progress runs between two steps: it lets the run go on once there are steps to take.
