@@ -264,96 +264,78 @@ TEXT ·gelu512(SB), NOSPLIT, $0-24
 	JLT     tail1
 
 vectors1x1:
-	VMOVUPS (CX)(BX*1), Z2
-	VMULPS  Z2, Z2, Z3
-	VMULPS  constants<>+192(SB), Z3, Z3
-	VADDPS  constants<>+256(SB), Z3, Z3
-	VMULPS  Z3, Z2, Z3
-	VPXORD  constants<>+320(SB), Z3, Z3
-	VMINPS  Z3, Z1, Z3
-	VMAXPS  Z3, Z0, Z3
-	VMULPS  constants<>+384(SB), Z3, Z4
-	VADDPS  constants<>+448(SB), Z4, Z4
-	VSUBPS  constants<>+448(SB), Z4, Z5
-	VMULPS  constants<>+512(SB), Z5, Z6
-	VSUBPS  Z6, Z3, Z3
-	VMULPS  constants<>+576(SB), Z5, Z5
-	VSUBPS  Z5, Z3, Z3
-	VMULPS  constants<>+640(SB), Z3, Z5
-	VADDPS  constants<>+704(SB), Z5, Z5
-	VMULPS  Z3, Z5, Z5
-	VADDPS  constants<>+768(SB), Z5, Z5
-	VMULPS  Z3, Z5, Z5
-	VADDPS  constants<>+832(SB), Z5, Z5
-	VMULPS  Z3, Z5, Z5
-	VADDPS  constants<>+896(SB), Z5, Z5
-	VMULPS  Z3, Z3, Z6
-	VMULPS  Z6, Z5, Z5
-	VADDPS  Z3, Z5, Z3
-	VADDPS  constants<>+960(SB), Z3, Z3
-	VPSUBD  constants<>+448(SB), Z4, Z4
-	VPSRAD  $0x01, Z4, Z5
-	VPSUBD  Z5, Z4, Z4
-	VPADDD  constants<>+1024(SB), Z5, Z5
-	VPSLLD  $0x17, Z5, Z5
-	VMULPS  Z5, Z3, Z3
-	VPADDD  constants<>+1024(SB), Z4, Z4
-	VPSLLD  $0x17, Z4, Z4
-	VMULPS  Z4, Z3, Z3
-	VADDPS  constants<>+960(SB), Z3, Z3
-	VDIVPS  Z3, Z2, Z2
-	VMOVUPS Z2, (AX)(BX*1)
-	ADDQ    $0x40, BX
-	SUBQ    $0x10, DX
-	JGE     vectors1x1
+	VMOVUPS     (CX)(BX*1), Z2
+	VMULPS      Z2, Z2, Z3
+	VMULPS      constants<>+192(SB), Z3, Z3
+	VADDPS      constants<>+256(SB), Z3, Z3
+	VMULPS      Z3, Z2, Z3
+	VPXORD      constants<>+320(SB), Z3, Z3
+	VMINPS      Z3, Z1, Z3
+	VMAXPS      Z3, Z0, Z3
+	VMULPS      constants<>+384(SB), Z3, Z4
+	VRNDSCALEPS $0x08, Z4, Z4
+	VMULPS      constants<>+448(SB), Z4, Z5
+	VSUBPS      Z5, Z3, Z3
+	VMULPS      constants<>+512(SB), Z4, Z5
+	VSUBPS      Z5, Z3, Z3
+	VMULPS      constants<>+576(SB), Z3, Z5
+	VADDPS      constants<>+640(SB), Z5, Z5
+	VMULPS      Z3, Z5, Z5
+	VADDPS      constants<>+704(SB), Z5, Z5
+	VMULPS      Z3, Z5, Z5
+	VADDPS      constants<>+768(SB), Z5, Z5
+	VMULPS      Z3, Z5, Z5
+	VADDPS      constants<>+832(SB), Z5, Z5
+	VMULPS      Z3, Z3, Z6
+	VMULPS      Z6, Z5, Z5
+	VADDPS      Z3, Z5, Z3
+	VADDPS      constants<>+896(SB), Z3, Z3
+	VSCALEFPS   Z4, Z3, Z3
+	VADDPS      constants<>+896(SB), Z3, Z3
+	VDIVPS      Z3, Z2, Z2
+	VMOVUPS     Z2, (AX)(BX*1)
+	ADDQ        $0x40, BX
+	SUBQ        $0x10, DX
+	JGE         vectors1x1
 
 tail1:
-	ADDQ      $0x10, DX
-	JZ        done1
-	LEAQ      masks<>+64(SB), SI
-	SHLQ      $0x02, DX
-	SUBQ      DX, SI
-	VMOVDQU32 (SI), Z2
-	VPTESTMD  Z2, Z2, K1
-	VMOVUPS.Z (CX)(BX*1), K1, Z2
-	VMULPS    Z2, Z2, Z3
-	VMULPS    constants<>+192(SB), Z3, Z3
-	VADDPS    constants<>+256(SB), Z3, Z3
-	VMULPS    Z3, Z2, Z3
-	VPXORD    constants<>+320(SB), Z3, Z3
-	VMINPS    Z3, Z1, Z1
-	VMAXPS    Z1, Z0, Z0
-	VMULPS    constants<>+384(SB), Z0, Z1
-	VADDPS    constants<>+448(SB), Z1, Z1
-	VSUBPS    constants<>+448(SB), Z1, Z3
-	VMULPS    constants<>+512(SB), Z3, Z4
-	VSUBPS    Z4, Z0, Z0
-	VMULPS    constants<>+576(SB), Z3, Z3
-	VSUBPS    Z3, Z0, Z0
-	VMULPS    constants<>+640(SB), Z0, Z3
-	VADDPS    constants<>+704(SB), Z3, Z3
-	VMULPS    Z0, Z3, Z3
-	VADDPS    constants<>+768(SB), Z3, Z3
-	VMULPS    Z0, Z3, Z3
-	VADDPS    constants<>+832(SB), Z3, Z3
-	VMULPS    Z0, Z3, Z3
-	VADDPS    constants<>+896(SB), Z3, Z3
-	VMULPS    Z0, Z0, Z4
-	VMULPS    Z4, Z3, Z3
-	VADDPS    Z0, Z3, Z0
-	VADDPS    constants<>+960(SB), Z0, Z0
-	VPSUBD    constants<>+448(SB), Z1, Z1
-	VPSRAD    $0x01, Z1, Z3
-	VPSUBD    Z3, Z1, Z1
-	VPADDD    constants<>+1024(SB), Z3, Z3
-	VPSLLD    $0x17, Z3, Z3
-	VMULPS    Z3, Z0, Z0
-	VPADDD    constants<>+1024(SB), Z1, Z1
-	VPSLLD    $0x17, Z1, Z1
-	VMULPS    Z1, Z0, Z0
-	VADDPS    constants<>+960(SB), Z0, Z0
-	VDIVPS    Z0, Z2, Z0
-	VMOVUPS   Z0, K1, (AX)(BX*1)
+	ADDQ        $0x10, DX
+	JZ          done1
+	LEAQ        masks<>+64(SB), SI
+	SHLQ        $0x02, DX
+	SUBQ        DX, SI
+	VMOVDQU32   (SI), Z2
+	VPTESTMD    Z2, Z2, K1
+	VMOVUPS.Z   (CX)(BX*1), K1, Z2
+	VMULPS      Z2, Z2, Z3
+	VMULPS      constants<>+192(SB), Z3, Z3
+	VADDPS      constants<>+256(SB), Z3, Z3
+	VMULPS      Z3, Z2, Z3
+	VPXORD      constants<>+320(SB), Z3, Z3
+	VMINPS      Z3, Z1, Z1
+	VMAXPS      Z1, Z0, Z0
+	VMULPS      constants<>+384(SB), Z0, Z1
+	VRNDSCALEPS $0x08, Z1, Z1
+	VMULPS      constants<>+448(SB), Z1, Z3
+	VSUBPS      Z3, Z0, Z0
+	VMULPS      constants<>+512(SB), Z1, Z3
+	VSUBPS      Z3, Z0, Z0
+	VMULPS      constants<>+576(SB), Z0, Z3
+	VADDPS      constants<>+640(SB), Z3, Z3
+	VMULPS      Z0, Z3, Z3
+	VADDPS      constants<>+704(SB), Z3, Z3
+	VMULPS      Z0, Z3, Z3
+	VADDPS      constants<>+768(SB), Z3, Z3
+	VMULPS      Z0, Z3, Z3
+	VADDPS      constants<>+832(SB), Z3, Z3
+	VMULPS      Z0, Z0, Z4
+	VMULPS      Z4, Z3, Z3
+	VADDPS      Z0, Z3, Z0
+	VADDPS      constants<>+896(SB), Z0, Z0
+	VSCALEFPS   Z1, Z0, Z0
+	VADDPS      constants<>+896(SB), Z0, Z0
+	VDIVPS      Z0, Z2, Z0
+	VMOVUPS     Z0, K1, (AX)(BX*1)
 
 done1:
 	VZEROUPPER
@@ -368,126 +350,108 @@ TEXT ·geluBackward512(SB), NOSPLIT, $0-32
 	MOVQ    n+24(FP), BX
 	VMOVUPS constants<>+64(SB), Z0
 	VMOVUPS constants<>+128(SB), Z1
-	VMOVUPS constants<>+1088(SB), Z2
-	VMOVUPS constants<>+1152(SB), Z3
-	VMOVUPS constants<>+960(SB), Z4
+	VMOVUPS constants<>+960(SB), Z2
+	VMOVUPS constants<>+1024(SB), Z3
+	VMOVUPS constants<>+896(SB), Z4
 	XORQ    SI, SI
 	SUBQ    $0x10, BX
 	JLT     tail1
 
 vectors1x1:
-	VMOVUPS (CX)(SI*1), Z5
-	VMINPS  Z5, Z3, Z5
-	VMAXPS  Z5, Z2, Z5
-	VMULPS  Z5, Z5, Z6
-	VMULPS  constants<>+192(SB), Z6, Z7
-	VADDPS  constants<>+256(SB), Z7, Z7
-	VMULPS  Z7, Z5, Z7
-	VPXORD  constants<>+320(SB), Z7, Z7
-	VMINPS  Z7, Z1, Z7
-	VMAXPS  Z7, Z0, Z7
-	VMULPS  constants<>+384(SB), Z7, Z8
-	VADDPS  constants<>+448(SB), Z8, Z8
-	VSUBPS  constants<>+448(SB), Z8, Z9
-	VMULPS  constants<>+512(SB), Z9, Z10
-	VSUBPS  Z10, Z7, Z7
-	VMULPS  constants<>+576(SB), Z9, Z9
-	VSUBPS  Z9, Z7, Z7
-	VMULPS  constants<>+640(SB), Z7, Z9
-	VADDPS  constants<>+704(SB), Z9, Z9
-	VMULPS  Z7, Z9, Z9
-	VADDPS  constants<>+768(SB), Z9, Z9
-	VMULPS  Z7, Z9, Z9
-	VADDPS  constants<>+832(SB), Z9, Z9
-	VMULPS  Z7, Z9, Z9
-	VADDPS  constants<>+896(SB), Z9, Z9
-	VMULPS  Z7, Z7, Z10
-	VMULPS  Z10, Z9, Z9
-	VADDPS  Z7, Z9, Z7
-	VADDPS  constants<>+960(SB), Z7, Z7
-	VPSUBD  constants<>+448(SB), Z8, Z8
-	VPSRAD  $0x01, Z8, Z9
-	VPSUBD  Z9, Z8, Z8
-	VPADDD  constants<>+1024(SB), Z9, Z9
-	VPSLLD  $0x17, Z9, Z9
-	VMULPS  Z9, Z7, Z7
-	VPADDD  constants<>+1024(SB), Z8, Z8
-	VPSLLD  $0x17, Z8, Z8
-	VMULPS  Z8, Z7, Z7
-	VADDPS  Z4, Z7, Z8
-	VDIVPS  Z8, Z4, Z8
-	VMULPS  constants<>+1216(SB), Z6, Z6
-	VADDPS  constants<>+256(SB), Z6, Z6
-	VMULPS  Z8, Z7, Z7
-	VMULPS  Z7, Z5, Z5
-	VMULPS  Z6, Z5, Z5
-	VADDPS  Z4, Z5, Z5
-	VMOVUPS (DX)(SI*1), Z6
-	VMULPS  Z5, Z8, Z5
-	VMULPS  Z5, Z6, Z5
-	VMOVUPS Z5, (AX)(SI*1)
-	ADDQ    $0x40, SI
-	SUBQ    $0x10, BX
-	JGE     vectors1x1
+	VMOVUPS     (CX)(SI*1), Z5
+	VMINPS      Z5, Z3, Z5
+	VMAXPS      Z5, Z2, Z5
+	VMULPS      Z5, Z5, Z6
+	VMULPS      constants<>+192(SB), Z6, Z7
+	VADDPS      constants<>+256(SB), Z7, Z7
+	VMULPS      Z7, Z5, Z7
+	VPXORD      constants<>+320(SB), Z7, Z7
+	VMINPS      Z7, Z1, Z7
+	VMAXPS      Z7, Z0, Z7
+	VMULPS      constants<>+384(SB), Z7, Z8
+	VRNDSCALEPS $0x08, Z8, Z8
+	VMULPS      constants<>+448(SB), Z8, Z9
+	VSUBPS      Z9, Z7, Z7
+	VMULPS      constants<>+512(SB), Z8, Z9
+	VSUBPS      Z9, Z7, Z7
+	VMULPS      constants<>+576(SB), Z7, Z9
+	VADDPS      constants<>+640(SB), Z9, Z9
+	VMULPS      Z7, Z9, Z9
+	VADDPS      constants<>+704(SB), Z9, Z9
+	VMULPS      Z7, Z9, Z9
+	VADDPS      constants<>+768(SB), Z9, Z9
+	VMULPS      Z7, Z9, Z9
+	VADDPS      constants<>+832(SB), Z9, Z9
+	VMULPS      Z7, Z7, Z10
+	VMULPS      Z10, Z9, Z9
+	VADDPS      Z7, Z9, Z7
+	VADDPS      constants<>+896(SB), Z7, Z7
+	VSCALEFPS   Z8, Z7, Z7
+	VADDPS      Z4, Z7, Z8
+	VDIVPS      Z8, Z4, Z8
+	VMULPS      constants<>+1088(SB), Z6, Z6
+	VADDPS      constants<>+256(SB), Z6, Z6
+	VMULPS      Z8, Z7, Z7
+	VMULPS      Z7, Z5, Z5
+	VMULPS      Z6, Z5, Z5
+	VADDPS      Z4, Z5, Z5
+	VMOVUPS     (DX)(SI*1), Z6
+	VMULPS      Z5, Z8, Z5
+	VMULPS      Z5, Z6, Z5
+	VMOVUPS     Z5, (AX)(SI*1)
+	ADDQ        $0x40, SI
+	SUBQ        $0x10, BX
+	JGE         vectors1x1
 
 tail1:
-	ADDQ      $0x10, BX
-	JZ        done1
-	LEAQ      masks<>+64(SB), DI
-	SHLQ      $0x02, BX
-	SUBQ      BX, DI
-	VMOVDQU32 (DI), Z5
-	VPTESTMD  Z5, Z5, K1
-	VMOVUPS.Z (CX)(SI*1), K1, Z5
-	VMINPS    Z5, Z3, Z3
-	VMAXPS    Z3, Z2, Z2
-	VMULPS    Z2, Z2, Z3
-	VMULPS    constants<>+192(SB), Z3, Z5
-	VADDPS    constants<>+256(SB), Z5, Z5
-	VMULPS    Z5, Z2, Z5
-	VPXORD    constants<>+320(SB), Z5, Z5
-	VMINPS    Z5, Z1, Z1
-	VMAXPS    Z1, Z0, Z0
-	VMULPS    constants<>+384(SB), Z0, Z1
-	VADDPS    constants<>+448(SB), Z1, Z1
-	VSUBPS    constants<>+448(SB), Z1, Z5
-	VMULPS    constants<>+512(SB), Z5, Z6
-	VSUBPS    Z6, Z0, Z0
-	VMULPS    constants<>+576(SB), Z5, Z5
-	VSUBPS    Z5, Z0, Z0
-	VMULPS    constants<>+640(SB), Z0, Z5
-	VADDPS    constants<>+704(SB), Z5, Z5
-	VMULPS    Z0, Z5, Z5
-	VADDPS    constants<>+768(SB), Z5, Z5
-	VMULPS    Z0, Z5, Z5
-	VADDPS    constants<>+832(SB), Z5, Z5
-	VMULPS    Z0, Z5, Z5
-	VADDPS    constants<>+896(SB), Z5, Z5
-	VMULPS    Z0, Z0, Z6
-	VMULPS    Z6, Z5, Z5
-	VADDPS    Z0, Z5, Z0
-	VADDPS    constants<>+960(SB), Z0, Z0
-	VPSUBD    constants<>+448(SB), Z1, Z1
-	VPSRAD    $0x01, Z1, Z5
-	VPSUBD    Z5, Z1, Z1
-	VPADDD    constants<>+1024(SB), Z5, Z5
-	VPSLLD    $0x17, Z5, Z5
-	VMULPS    Z5, Z0, Z0
-	VPADDD    constants<>+1024(SB), Z1, Z1
-	VPSLLD    $0x17, Z1, Z1
-	VMULPS    Z1, Z0, Z0
-	VADDPS    Z4, Z0, Z1
-	VDIVPS    Z1, Z4, Z1
-	VMULPS    constants<>+1216(SB), Z3, Z3
-	VADDPS    constants<>+256(SB), Z3, Z3
-	VMULPS    Z1, Z0, Z0
-	VMULPS    Z0, Z2, Z0
-	VMULPS    Z3, Z0, Z0
-	VADDPS    Z4, Z0, Z0
-	VMOVUPS.Z (DX)(SI*1), K1, Z2
-	VMULPS    Z0, Z1, Z0
-	VMULPS    Z0, Z2, Z0
-	VMOVUPS   Z0, K1, (AX)(SI*1)
+	ADDQ        $0x10, BX
+	JZ          done1
+	LEAQ        masks<>+64(SB), DI
+	SHLQ        $0x02, BX
+	SUBQ        BX, DI
+	VMOVDQU32   (DI), Z5
+	VPTESTMD    Z5, Z5, K1
+	VMOVUPS.Z   (CX)(SI*1), K1, Z5
+	VMINPS      Z5, Z3, Z3
+	VMAXPS      Z3, Z2, Z2
+	VMULPS      Z2, Z2, Z3
+	VMULPS      constants<>+192(SB), Z3, Z5
+	VADDPS      constants<>+256(SB), Z5, Z5
+	VMULPS      Z5, Z2, Z5
+	VPXORD      constants<>+320(SB), Z5, Z5
+	VMINPS      Z5, Z1, Z1
+	VMAXPS      Z1, Z0, Z0
+	VMULPS      constants<>+384(SB), Z0, Z1
+	VRNDSCALEPS $0x08, Z1, Z1
+	VMULPS      constants<>+448(SB), Z1, Z5
+	VSUBPS      Z5, Z0, Z0
+	VMULPS      constants<>+512(SB), Z1, Z5
+	VSUBPS      Z5, Z0, Z0
+	VMULPS      constants<>+576(SB), Z0, Z5
+	VADDPS      constants<>+640(SB), Z5, Z5
+	VMULPS      Z0, Z5, Z5
+	VADDPS      constants<>+704(SB), Z5, Z5
+	VMULPS      Z0, Z5, Z5
+	VADDPS      constants<>+768(SB), Z5, Z5
+	VMULPS      Z0, Z5, Z5
+	VADDPS      constants<>+832(SB), Z5, Z5
+	VMULPS      Z0, Z0, Z6
+	VMULPS      Z6, Z5, Z5
+	VADDPS      Z0, Z5, Z0
+	VADDPS      constants<>+896(SB), Z0, Z0
+	VSCALEFPS   Z1, Z0, Z0
+	VADDPS      Z4, Z0, Z1
+	VDIVPS      Z1, Z4, Z1
+	VMULPS      constants<>+1088(SB), Z3, Z3
+	VADDPS      constants<>+256(SB), Z3, Z3
+	VMULPS      Z1, Z0, Z0
+	VMULPS      Z0, Z2, Z0
+	VMULPS      Z3, Z0, Z0
+	VADDPS      Z4, Z0, Z0
+	VMOVUPS.Z   (DX)(SI*1), K1, Z2
+	VMULPS      Z0, Z1, Z0
+	VMULPS      Z0, Z2, Z0
+	VMOVUPS     Z0, K1, (AX)(SI*1)
 
 done1:
 	VZEROUPPER
@@ -503,25 +467,24 @@ TEXT ·softmax512(SB), NOSPLIT, $0-56
 	MOVQ         grow+32(FP), SI
 	MOVQ         stats+48(FP), DI
 	VBROADCASTSS scale+40(FP), Z0
-	VMOVUPS      constants<>+1280(SB), Z1
+	VMOVUPS      constants<>+1152(SB), Z1
 	VMOVUPS      constants<>+0(SB), Z2
 	VMOVUPS      constants<>+64(SB), Z3
 	VMOVUPS      constants<>+128(SB), Z4
 	SHLQ         $0x02, CX
 
 rows1:
-	VMOVUPS Z1, Z5
+	VMOVUPS Z1, Z4
 	XORQ    R8, R8
 	MOVQ    BX, R9
 	SUBQ    $0x10, R9
 	JLT     tail2
 
 vectors1x2:
-	VMOVUPS (AX)(R8*1), Z6
-	VMULPS  Z0, Z6, Z6
-	VMOVUPS Z6, (AX)(R8*1)
-	VMAXPS  Z5, Z6, Z5
-	VMOVUPS Z5, Z5
+	VMOVUPS (AX)(R8*1), Z7
+	VMULPS  Z0, Z7, Z7
+	VMAXPS  Z4, Z7, Z4
+	VMOVUPS Z4, Z4
 	ADDQ    $0x40, R8
 	SUBQ    $0x10, R9
 	JGE     vectors1x2
@@ -532,125 +495,106 @@ tail2:
 	LEAQ      masks<>+64(SB), R10
 	SHLQ      $0x02, R9
 	SUBQ      R9, R10
-	VMOVDQU32 (R10), Z6
-	VPTESTMD  Z6, Z6, K1
-	VMOVUPS.Z (AX)(R8*1), K1, Z6
-	VMULPS    Z0, Z6, Z6
-	VMOVUPS   Z6, K1, (AX)(R8*1)
-	VBLENDMPS Z6, Z1, K1, Z7
-	VMAXPS    Z5, Z7, Z5
-	VMOVUPS   Z5, Z5
+	VMOVDQU32 (R10), Z7
+	VPTESTMD  Z7, Z7, K1
+	VMOVUPS.Z (AX)(R8*1), K1, Z7
+	VMULPS    Z0, Z7, Z7
+	VBLENDMPS Z7, Z1, K1, Z5
+	VMAXPS    Z4, Z5, Z4
+	VMOVUPS   Z4, Z4
 
 done2:
-	VEXTRACTF64X4 $0x01, Z5, Y6
-	VMAXPS        Y5, Y6, Y6
-	VEXTRACTF128  $0x01, Y6, X5
-	VMAXPS        X6, X5, X5
-	VPERMILPS     $0x0e, X5, X6
-	VMAXPS        X5, X6, X5
-	VPERMILPS     $0x01, X5, X6
-	VMAXPS        X5, X6, X5
-	VMOVSS        X5, (DI)
-	VBROADCASTSS  X5, Z5
-	VMOVUPS       constants<>+0(SB), Z6
+	VEXTRACTF64X4 $0x01, Z4, Y7
+	VMAXPS        Y4, Y7, Y7
+	VEXTRACTF128  $0x01, Y7, X4
+	VMAXPS        X7, X4, X4
+	VPERMILPS     $0x0e, X4, X7
+	VMAXPS        X4, X7, X4
+	VPERMILPS     $0x01, X4, X7
+	VMAXPS        X4, X7, X4
+	VMOVSS        X4, (DI)
+	VBROADCASTSS  X4, Z4
+	VMOVUPS       constants<>+0(SB), Z7
 	XORQ          R8, R8
 	MOVQ          BX, R9
 	SUBQ          $0x10, R9
 	JLT           tail3
 
 vectors1x3:
-	VMOVUPS (AX)(R8*1), Z9
-	VSUBPS  Z5, Z9, Z9
-	VMINPS  Z9, Z4, Z9
-	VMAXPS  Z9, Z3, Z9
-	VMULPS  constants<>+384(SB), Z9, Z10
-	VADDPS  constants<>+448(SB), Z10, Z10
-	VSUBPS  constants<>+448(SB), Z10, Z11
-	VMULPS  constants<>+512(SB), Z11, Z12
-	VSUBPS  Z12, Z9, Z9
-	VMULPS  constants<>+576(SB), Z11, Z11
-	VSUBPS  Z11, Z9, Z9
-	VMULPS  constants<>+640(SB), Z9, Z11
-	VADDPS  constants<>+704(SB), Z11, Z11
-	VMULPS  Z9, Z11, Z11
-	VADDPS  constants<>+768(SB), Z11, Z11
-	VMULPS  Z9, Z11, Z11
-	VADDPS  constants<>+832(SB), Z11, Z11
-	VMULPS  Z9, Z11, Z11
-	VADDPS  constants<>+896(SB), Z11, Z11
-	VMULPS  Z9, Z9, Z12
-	VMULPS  Z12, Z11, Z11
-	VADDPS  Z9, Z11, Z9
-	VADDPS  constants<>+960(SB), Z9, Z9
-	VPSUBD  constants<>+448(SB), Z10, Z10
-	VPSRAD  $0x01, Z10, Z11
-	VPSUBD  Z11, Z10, Z10
-	VPADDD  constants<>+1024(SB), Z11, Z11
-	VPSLLD  $0x17, Z11, Z11
-	VMULPS  Z11, Z9, Z9
-	VPADDD  constants<>+1024(SB), Z10, Z10
-	VPSLLD  $0x17, Z10, Z10
-	VMULPS  Z10, Z9, Z9
-	VMOVUPS Z9, (AX)(R8*1)
-	VADDPS  Z9, Z6, Z6
-	ADDQ    $0x40, R8
-	SUBQ    $0x10, R9
-	JGE     vectors1x3
+	VMOVUPS     (AX)(R8*1), Z8
+	VMULPS      Z0, Z8, Z8
+	VSUBPS      Z4, Z8, Z8
+	VMAXPS      Z8, Z3, Z8
+	VMULPS      constants<>+384(SB), Z8, Z9
+	VRNDSCALEPS $0x08, Z9, Z9
+	VMULPS      constants<>+448(SB), Z9, Z10
+	VSUBPS      Z10, Z8, Z8
+	VMULPS      constants<>+512(SB), Z9, Z10
+	VSUBPS      Z10, Z8, Z8
+	VMULPS      constants<>+576(SB), Z8, Z10
+	VADDPS      constants<>+640(SB), Z10, Z10
+	VMULPS      Z8, Z10, Z10
+	VADDPS      constants<>+704(SB), Z10, Z10
+	VMULPS      Z8, Z10, Z10
+	VADDPS      constants<>+768(SB), Z10, Z10
+	VMULPS      Z8, Z10, Z10
+	VADDPS      constants<>+832(SB), Z10, Z10
+	VMULPS      Z8, Z8, Z11
+	VMULPS      Z11, Z10, Z10
+	VADDPS      Z8, Z10, Z8
+	VADDPS      constants<>+896(SB), Z8, Z8
+	VSCALEFPS   Z9, Z8, Z8
+	VMOVUPS     Z8, (AX)(R8*1)
+	VADDPS      Z8, Z7, Z7
+	ADDQ        $0x40, R8
+	SUBQ        $0x10, R9
+	JGE         vectors1x3
 
 tail3:
-	ADDQ      $0x10, R9
-	JZ        done3
-	LEAQ      masks<>+64(SB), R10
-	SHLQ      $0x02, R9
-	SUBQ      R9, R10
-	VMOVDQU32 (R10), Z9
-	VPTESTMD  Z9, Z9, K1
-	VMOVUPS.Z (AX)(R8*1), K1, Z9
-	VSUBPS    Z5, Z9, Z5
-	VMINPS    Z5, Z4, Z5
-	VMAXPS    Z5, Z3, Z5
-	VMULPS    constants<>+384(SB), Z5, Z9
-	VADDPS    constants<>+448(SB), Z9, Z9
-	VSUBPS    constants<>+448(SB), Z9, Z10
-	VMULPS    constants<>+512(SB), Z10, Z11
-	VSUBPS    Z11, Z5, Z5
-	VMULPS    constants<>+576(SB), Z10, Z10
-	VSUBPS    Z10, Z5, Z5
-	VMULPS    constants<>+640(SB), Z5, Z10
-	VADDPS    constants<>+704(SB), Z10, Z10
-	VMULPS    Z5, Z10, Z10
-	VADDPS    constants<>+768(SB), Z10, Z10
-	VMULPS    Z5, Z10, Z10
-	VADDPS    constants<>+832(SB), Z10, Z10
-	VMULPS    Z5, Z10, Z10
-	VADDPS    constants<>+896(SB), Z10, Z10
-	VMULPS    Z5, Z5, Z11
-	VMULPS    Z11, Z10, Z10
-	VADDPS    Z5, Z10, Z5
-	VADDPS    constants<>+960(SB), Z5, Z5
-	VPSUBD    constants<>+448(SB), Z9, Z9
-	VPSRAD    $0x01, Z9, Z10
-	VPSUBD    Z10, Z9, Z9
-	VPADDD    constants<>+1024(SB), Z10, Z10
-	VPSLLD    $0x17, Z10, Z10
-	VMULPS    Z10, Z5, Z5
-	VPADDD    constants<>+1024(SB), Z9, Z9
-	VPSLLD    $0x17, Z9, Z9
-	VMULPS    Z9, Z5, Z5
-	VMOVUPS   Z5, K1, (AX)(R8*1)
-	VBLENDMPS Z5, Z2, K1, Z8
-	VADDPS    Z8, Z6, Z6
+	ADDQ        $0x10, R9
+	JZ          done3
+	LEAQ        masks<>+64(SB), R10
+	SHLQ        $0x02, R9
+	SUBQ        R9, R10
+	VMOVDQU32   (R10), Z8
+	VPTESTMD    Z8, Z8, K1
+	VMOVUPS.Z   (AX)(R8*1), K1, Z8
+	VMULPS      Z0, Z8, Z8
+	VSUBPS      Z4, Z8, Z4
+	VMAXPS      Z4, Z3, Z4
+	VMULPS      constants<>+384(SB), Z4, Z8
+	VRNDSCALEPS $0x08, Z8, Z8
+	VMULPS      constants<>+448(SB), Z8, Z9
+	VSUBPS      Z9, Z4, Z4
+	VMULPS      constants<>+512(SB), Z8, Z9
+	VSUBPS      Z9, Z4, Z4
+	VMULPS      constants<>+576(SB), Z4, Z9
+	VADDPS      constants<>+640(SB), Z9, Z9
+	VMULPS      Z4, Z9, Z9
+	VADDPS      constants<>+704(SB), Z9, Z9
+	VMULPS      Z4, Z9, Z9
+	VADDPS      constants<>+768(SB), Z9, Z9
+	VMULPS      Z4, Z9, Z9
+	VADDPS      constants<>+832(SB), Z9, Z9
+	VMULPS      Z4, Z4, Z10
+	VMULPS      Z10, Z9, Z9
+	VADDPS      Z4, Z9, Z4
+	VADDPS      constants<>+896(SB), Z4, Z4
+	VSCALEFPS   Z8, Z4, Z4
+	VMOVUPS     Z4, K1, (AX)(R8*1)
+	VBLENDMPS   Z4, Z2, K1, Z6
+	VADDPS      Z6, Z7, Z7
 
 done3:
-	VEXTRACTF64X4 $0x01, Z6, Y5
-	VADDPS        Y5, Y6, Y5
-	VEXTRACTF128  $0x01, Y5, X6
-	VADDPS        X6, X5, X6
-	VPERMILPS     $0x0e, X6, X5
-	VADDPS        X5, X6, X6
-	VPERMILPS     $0x01, X6, X5
-	VADDPS        X5, X6, X6
-	VMOVSS        X6, 4(DI)
+	VEXTRACTF64X4 $0x01, Z7, Y4
+	VADDPS        Y4, Y7, Y4
+	VEXTRACTF128  $0x01, Y4, X7
+	VADDPS        X7, X4, X7
+	VPERMILPS     $0x0e, X7, X4
+	VADDPS        X4, X7, X7
+	VPERMILPS     $0x01, X7, X4
+	VADDPS        X4, X7, X7
+	VMOVSS        X7, 4(DI)
 	ADDQ          $0x08, DI
 	ADDQ          CX, AX
 	ADDQ          SI, BX
@@ -676,7 +620,7 @@ TEXT ·softmaxBackward512(SB), NOSPLIT, $0-72
 
 rows1:
 	VBROADCASTSS scale+48(FP), Z2
-	VMOVSS       constants<>+960(SB), X3
+	VMOVSS       constants<>+896(SB), X3
 	VDIVSS       4(R8), X3, X3
 	VBROADCASTSS (R8), Z4
 	VBROADCASTSS X3, Z3
@@ -687,98 +631,80 @@ rows1:
 	JLT          tail2
 
 vectors1x2:
-	VMOVUPS (AX)(R10*1), Z6
-	VMULPS  Z2, Z6, Z6
-	VSUBPS  Z4, Z6, Z6
-	VMINPS  Z6, Z1, Z6
-	VMAXPS  Z6, Z0, Z6
-	VMULPS  constants<>+384(SB), Z6, Z7
-	VADDPS  constants<>+448(SB), Z7, Z7
-	VSUBPS  constants<>+448(SB), Z7, Z8
-	VMULPS  constants<>+512(SB), Z8, Z9
-	VSUBPS  Z9, Z6, Z6
-	VMULPS  constants<>+576(SB), Z8, Z8
-	VSUBPS  Z8, Z6, Z6
-	VMULPS  constants<>+640(SB), Z6, Z8
-	VADDPS  constants<>+704(SB), Z8, Z8
-	VMULPS  Z6, Z8, Z8
-	VADDPS  constants<>+768(SB), Z8, Z8
-	VMULPS  Z6, Z8, Z8
-	VADDPS  constants<>+832(SB), Z8, Z8
-	VMULPS  Z6, Z8, Z8
-	VADDPS  constants<>+896(SB), Z8, Z8
-	VMULPS  Z6, Z6, Z9
-	VMULPS  Z9, Z8, Z8
-	VADDPS  Z6, Z8, Z6
-	VADDPS  constants<>+960(SB), Z6, Z6
-	VPSUBD  constants<>+448(SB), Z7, Z7
-	VPSRAD  $0x01, Z7, Z8
-	VPSUBD  Z8, Z7, Z7
-	VPADDD  constants<>+1024(SB), Z8, Z8
-	VPSLLD  $0x17, Z8, Z8
-	VMULPS  Z8, Z6, Z6
-	VPADDD  constants<>+1024(SB), Z7, Z7
-	VPSLLD  $0x17, Z7, Z7
-	VMULPS  Z7, Z6, Z6
-	VMULPS  Z3, Z6, Z6
-	VMOVUPS Z6, (AX)(R10*1)
-	VMOVUPS (CX)(R10*1), Z7
-	VSUBPS  Z5, Z7, Z7
-	VMULPS  Z7, Z6, Z6
-	VMULPS  Z2, Z6, Z6
-	VMOVUPS Z6, (CX)(R10*1)
-	ADDQ    $0x40, R10
-	SUBQ    $0x10, R11
-	JGE     vectors1x2
+	VMOVUPS     (AX)(R10*1), Z6
+	VMULPS      Z2, Z6, Z6
+	VSUBPS      Z4, Z6, Z6
+	VMINPS      Z6, Z1, Z6
+	VMAXPS      Z6, Z0, Z6
+	VMULPS      constants<>+384(SB), Z6, Z7
+	VRNDSCALEPS $0x08, Z7, Z7
+	VMULPS      constants<>+448(SB), Z7, Z8
+	VSUBPS      Z8, Z6, Z6
+	VMULPS      constants<>+512(SB), Z7, Z8
+	VSUBPS      Z8, Z6, Z6
+	VMULPS      constants<>+576(SB), Z6, Z8
+	VADDPS      constants<>+640(SB), Z8, Z8
+	VMULPS      Z6, Z8, Z8
+	VADDPS      constants<>+704(SB), Z8, Z8
+	VMULPS      Z6, Z8, Z8
+	VADDPS      constants<>+768(SB), Z8, Z8
+	VMULPS      Z6, Z8, Z8
+	VADDPS      constants<>+832(SB), Z8, Z8
+	VMULPS      Z6, Z6, Z9
+	VMULPS      Z9, Z8, Z8
+	VADDPS      Z6, Z8, Z6
+	VADDPS      constants<>+896(SB), Z6, Z6
+	VSCALEFPS   Z7, Z6, Z6
+	VMULPS      Z3, Z6, Z6
+	VMOVUPS     Z6, (AX)(R10*1)
+	VMOVUPS     (CX)(R10*1), Z7
+	VSUBPS      Z5, Z7, Z7
+	VMULPS      Z7, Z6, Z6
+	VMULPS      Z2, Z6, Z6
+	VMOVUPS     Z6, (CX)(R10*1)
+	ADDQ        $0x40, R10
+	SUBQ        $0x10, R11
+	JGE         vectors1x2
 
 tail2:
-	ADDQ      $0x10, R11
-	JZ        done2
-	LEAQ      masks<>+64(SB), R12
-	SHLQ      $0x02, R11
-	SUBQ      R11, R12
-	VMOVDQU32 (R12), Z6
-	VPTESTMD  Z6, Z6, K1
-	VMOVUPS.Z (AX)(R10*1), K1, Z6
-	VMULPS    Z2, Z6, Z6
-	VSUBPS    Z4, Z6, Z4
-	VMINPS    Z4, Z1, Z4
-	VMAXPS    Z4, Z0, Z4
-	VMULPS    constants<>+384(SB), Z4, Z6
-	VADDPS    constants<>+448(SB), Z6, Z6
-	VSUBPS    constants<>+448(SB), Z6, Z7
-	VMULPS    constants<>+512(SB), Z7, Z8
-	VSUBPS    Z8, Z4, Z4
-	VMULPS    constants<>+576(SB), Z7, Z7
-	VSUBPS    Z7, Z4, Z4
-	VMULPS    constants<>+640(SB), Z4, Z7
-	VADDPS    constants<>+704(SB), Z7, Z7
-	VMULPS    Z4, Z7, Z7
-	VADDPS    constants<>+768(SB), Z7, Z7
-	VMULPS    Z4, Z7, Z7
-	VADDPS    constants<>+832(SB), Z7, Z7
-	VMULPS    Z4, Z7, Z7
-	VADDPS    constants<>+896(SB), Z7, Z7
-	VMULPS    Z4, Z4, Z8
-	VMULPS    Z8, Z7, Z7
-	VADDPS    Z4, Z7, Z4
-	VADDPS    constants<>+960(SB), Z4, Z4
-	VPSUBD    constants<>+448(SB), Z6, Z6
-	VPSRAD    $0x01, Z6, Z7
-	VPSUBD    Z7, Z6, Z6
-	VPADDD    constants<>+1024(SB), Z7, Z7
-	VPSLLD    $0x17, Z7, Z7
-	VMULPS    Z7, Z4, Z4
-	VPADDD    constants<>+1024(SB), Z6, Z6
-	VPSLLD    $0x17, Z6, Z6
-	VMULPS    Z6, Z4, Z4
-	VMULPS    Z3, Z4, Z3
-	VMOVUPS   Z3, K1, (AX)(R10*1)
-	VMOVUPS.Z (CX)(R10*1), K1, Z4
-	VSUBPS    Z5, Z4, Z4
-	VMULPS    Z4, Z3, Z3
-	VMULPS    Z2, Z3, Z2
-	VMOVUPS   Z2, K1, (CX)(R10*1)
+	ADDQ        $0x10, R11
+	JZ          done2
+	LEAQ        masks<>+64(SB), R12
+	SHLQ        $0x02, R11
+	SUBQ        R11, R12
+	VMOVDQU32   (R12), Z6
+	VPTESTMD    Z6, Z6, K1
+	VMOVUPS.Z   (AX)(R10*1), K1, Z6
+	VMULPS      Z2, Z6, Z6
+	VSUBPS      Z4, Z6, Z4
+	VMINPS      Z4, Z1, Z4
+	VMAXPS      Z4, Z0, Z4
+	VMULPS      constants<>+384(SB), Z4, Z6
+	VRNDSCALEPS $0x08, Z6, Z6
+	VMULPS      constants<>+448(SB), Z6, Z7
+	VSUBPS      Z7, Z4, Z4
+	VMULPS      constants<>+512(SB), Z6, Z7
+	VSUBPS      Z7, Z4, Z4
+	VMULPS      constants<>+576(SB), Z4, Z7
+	VADDPS      constants<>+640(SB), Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      constants<>+704(SB), Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      constants<>+768(SB), Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      constants<>+832(SB), Z7, Z7
+	VMULPS      Z4, Z4, Z8
+	VMULPS      Z8, Z7, Z7
+	VADDPS      Z4, Z7, Z4
+	VADDPS      constants<>+896(SB), Z4, Z4
+	VSCALEFPS   Z6, Z4, Z4
+	VMULPS      Z3, Z4, Z3
+	VMOVUPS     Z3, K1, (AX)(R10*1)
+	VMOVUPS.Z   (CX)(R10*1), K1, Z4
+	VSUBPS      Z5, Z4, Z4
+	VMULPS      Z4, Z3, Z3
+	VMULPS      Z2, Z3, Z2
+	VMOVUPS     Z2, K1, (CX)(R10*1)
 
 done2:
 	ADDQ $0x08, R8
@@ -911,9 +837,9 @@ done4:
 	VPERMILPS     $0x01, X2, X4
 	VADDPS        X4, X2, X2
 	VDIVSS        n+64(FP), X2, X2
-	VADDSS        constants<>+1344(SB), X2, X2
+	VADDSS        constants<>+1216(SB), X2, X2
 	VSQRTSS       X2, X2, X2
-	VMOVSS        constants<>+960(SB), X4
+	VMOVSS        constants<>+896(SB), X4
 	VDIVSS        X2, X4, X4
 	VMOVSS        X4, (DX)
 	VBROADCASTSS  X4, Z2
@@ -926,9 +852,9 @@ done4:
 	VPERMILPS     $0x01, X3, X4
 	VADDPS        X4, X3, X3
 	VDIVSS        n+64(FP), X3, X3
-	VADDSS        constants<>+1344(SB), X3, X3
+	VADDSS        constants<>+1216(SB), X3, X3
 	VSQRTSS       X3, X3, X3
-	VMOVSS        constants<>+960(SB), X4
+	VMOVSS        constants<>+896(SB), X4
 	VDIVSS        X3, X4, X4
 	VMOVSS        X4, 4(DX)
 	VBROADCASTSS  X4, Z3
@@ -1067,9 +993,9 @@ done7:
 	VPERMILPS     $0x01, X1, X2
 	VADDPS        X2, X1, X1
 	VDIVSS        n+64(FP), X1, X1
-	VADDSS        constants<>+1344(SB), X1, X1
+	VADDSS        constants<>+1216(SB), X1, X1
 	VSQRTSS       X1, X1, X1
-	VMOVSS        constants<>+960(SB), X2
+	VMOVSS        constants<>+896(SB), X2
 	VDIVSS        X1, X2, X2
 	VMOVSS        X2, (DX)
 	VBROADCASTSS  X2, Z1
@@ -1566,7 +1492,7 @@ TEXT ·maxAbs512(SB), NOSPLIT, $0-20
 
 vectors1x1:
 	VMOVUPS (AX)(DX*1), Z1
-	VPANDD  constants<>+1408(SB), Z1, Z1
+	VPANDD  constants<>+1280(SB), Z1, Z1
 	VPMAXUD Z1, Z0, Z0
 	ADDQ    $0x40, DX
 	SUBQ    $0x10, CX
@@ -1581,7 +1507,7 @@ tail1:
 	VMOVDQU32 (BX), Z1
 	VPTESTMD  Z1, Z1, K1
 	VMOVUPS.Z (AX)(DX*1), K1, Z1
-	VPANDD    constants<>+1408(SB), Z1, Z1
+	VPANDD    constants<>+1280(SB), Z1, Z1
 	VPMAXUD   Z1, Z0, Z0
 
 done1:
@@ -1606,8 +1532,8 @@ TEXT ·quantize512(SB), NOSPLIT, $0-32
 	MOVQ         n+16(FP), DX
 	VBROADCASTSS a+24(FP), Z0
 	VBROADCASTSS b+28(FP), Z1
-	VMOVUPS      constants<>+1472(SB), Z2
-	VMOVUPS      constants<>+1536(SB), Z3
+	VMOVUPS      constants<>+1344(SB), Z2
+	VMOVUPS      constants<>+1408(SB), Z3
 	VMOVUPS      constants<>+0(SB), Z4
 	XORQ         BX, BX
 	SUBQ         $0x10, DX
@@ -1844,14 +1770,14 @@ TEXT ·toBF16512(SB), NOSPLIT, $0-24
 	MOVQ    y+0(FP), AX
 	MOVQ    x+8(FP), CX
 	MOVQ    n+16(FP), DX
-	VMOVUPS constants<>+1600(SB), Z0
+	VMOVUPS constants<>+1472(SB), Z0
 	XORQ    BX, BX
 
 wholes1:
 	VMOVUPS   (CX)(BX*1), Z1
 	VPSRLD    $0x10, Z1, Z2
 	VPSLLD    $0x1f, Z2, Z2
-	VPADDD    constants<>+1664(SB), Z1, Z4
+	VPADDD    constants<>+1536(SB), Z1, Z4
 	VPSRLD    $0x1f, Z2, Z2
 	VPADDD    Z2, Z4, Z2
 	VCMPPS    $0x03, Z1, Z1, K1
@@ -1978,7 +1904,7 @@ TEXT ·dot256(SB), NOSPLIT, $0-28
 	MOVQ    b+8(FP), CX
 	MOVQ    n+16(FP), DX
 	VMOVUPS constants<>+0(SB), Y0
-	VMOVUPS constants<>+32(SB), Y1
+	VMOVUPS constants<>+0(SB), Y1
 	XORQ    BX, BX
 	SUBQ    $0x10, DX
 	JLT     tail1
@@ -2134,7 +2060,7 @@ TEXT ·sumColumns256(SB), NOSPLIT, $0-40
 
 vectors1x1:
 	VMOVUPS constants<>+0(SB), Y0
-	VMOVUPS constants<>+32(SB), Y1
+	VMOVUPS constants<>+0(SB), Y1
 	MOVQ    count+32(FP), R8
 	LEAQ    (CX)(SI*1), DI
 
@@ -2161,7 +2087,7 @@ tail1:
 	VMOVUPS (DI), Y0
 	VMOVUPS 32(DI), Y1
 	VMOVUPS constants<>+0(SB), Y2
-	VMOVUPS constants<>+32(SB), Y3
+	VMOVUPS constants<>+0(SB), Y3
 	MOVQ    count+32(FP), DX
 	LEAQ    (CX)(SI*1), CX
 
@@ -2198,75 +2124,75 @@ vectors1x1:
 	VMULPS  Y2, Y2, Y4
 	VMULPS  Y3, Y3, Y5
 	VMULPS  constants<>+192(SB), Y4, Y4
-	VMULPS  constants<>+224(SB), Y5, Y5
+	VMULPS  constants<>+192(SB), Y5, Y5
 	VADDPS  constants<>+256(SB), Y4, Y4
-	VADDPS  constants<>+288(SB), Y5, Y5
+	VADDPS  constants<>+256(SB), Y5, Y5
 	VMULPS  Y4, Y2, Y4
 	VMULPS  Y5, Y3, Y5
 	VPXOR   constants<>+320(SB), Y4, Y4
-	VPXOR   constants<>+352(SB), Y5, Y5
+	VPXOR   constants<>+320(SB), Y5, Y5
 	VMINPS  Y4, Y1, Y4
 	VMINPS  Y5, Y1, Y5
 	VMAXPS  Y4, Y0, Y4
 	VMAXPS  Y5, Y0, Y5
 	VMULPS  constants<>+384(SB), Y4, Y6
-	VMULPS  constants<>+416(SB), Y5, Y7
-	VADDPS  constants<>+448(SB), Y6, Y6
-	VADDPS  constants<>+480(SB), Y7, Y7
-	VSUBPS  constants<>+448(SB), Y6, Y8
-	VSUBPS  constants<>+480(SB), Y7, Y9
-	VMULPS  constants<>+512(SB), Y8, Y10
-	VMULPS  constants<>+544(SB), Y9, Y11
+	VMULPS  constants<>+384(SB), Y5, Y7
+	VADDPS  constants<>+1600(SB), Y6, Y6
+	VADDPS  constants<>+1600(SB), Y7, Y7
+	VSUBPS  constants<>+1600(SB), Y6, Y8
+	VSUBPS  constants<>+1600(SB), Y7, Y9
+	VMULPS  constants<>+448(SB), Y8, Y10
+	VMULPS  constants<>+448(SB), Y9, Y11
 	VSUBPS  Y10, Y4, Y4
 	VSUBPS  Y11, Y5, Y5
-	VMULPS  constants<>+576(SB), Y8, Y8
-	VMULPS  constants<>+608(SB), Y9, Y9
+	VMULPS  constants<>+512(SB), Y8, Y8
+	VMULPS  constants<>+512(SB), Y9, Y9
 	VSUBPS  Y8, Y4, Y4
 	VSUBPS  Y9, Y5, Y5
-	VMULPS  constants<>+640(SB), Y4, Y8
-	VMULPS  constants<>+672(SB), Y5, Y9
+	VMULPS  constants<>+576(SB), Y4, Y8
+	VMULPS  constants<>+576(SB), Y5, Y9
+	VADDPS  constants<>+640(SB), Y8, Y8
+	VADDPS  constants<>+640(SB), Y9, Y9
+	VMULPS  Y4, Y8, Y8
+	VMULPS  Y5, Y9, Y9
 	VADDPS  constants<>+704(SB), Y8, Y8
-	VADDPS  constants<>+736(SB), Y9, Y9
+	VADDPS  constants<>+704(SB), Y9, Y9
 	VMULPS  Y4, Y8, Y8
 	VMULPS  Y5, Y9, Y9
 	VADDPS  constants<>+768(SB), Y8, Y8
-	VADDPS  constants<>+800(SB), Y9, Y9
+	VADDPS  constants<>+768(SB), Y9, Y9
 	VMULPS  Y4, Y8, Y8
 	VMULPS  Y5, Y9, Y9
 	VADDPS  constants<>+832(SB), Y8, Y8
-	VADDPS  constants<>+864(SB), Y9, Y9
-	VMULPS  Y4, Y8, Y8
-	VMULPS  Y5, Y9, Y9
-	VADDPS  constants<>+896(SB), Y8, Y8
-	VADDPS  constants<>+928(SB), Y9, Y9
+	VADDPS  constants<>+832(SB), Y9, Y9
 	VMULPS  Y4, Y4, Y10
 	VMULPS  Y5, Y5, Y11
 	VMULPS  Y10, Y8, Y8
 	VMULPS  Y11, Y9, Y9
 	VADDPS  Y4, Y8, Y4
 	VADDPS  Y5, Y9, Y5
-	VADDPS  constants<>+960(SB), Y4, Y4
-	VADDPS  constants<>+992(SB), Y5, Y5
-	VPSUBD  constants<>+448(SB), Y6, Y6
-	VPSUBD  constants<>+480(SB), Y7, Y7
+	VADDPS  constants<>+896(SB), Y4, Y4
+	VADDPS  constants<>+896(SB), Y5, Y5
+	VPSUBD  constants<>+1600(SB), Y6, Y6
+	VPSUBD  constants<>+1600(SB), Y7, Y7
 	VPSRAD  $0x01, Y6, Y8
 	VPSRAD  $0x01, Y7, Y9
 	VPSUBD  Y8, Y6, Y6
 	VPSUBD  Y9, Y7, Y7
-	VPADDD  constants<>+1024(SB), Y8, Y8
-	VPADDD  constants<>+1056(SB), Y9, Y9
+	VPADDD  constants<>+1664(SB), Y8, Y8
+	VPADDD  constants<>+1664(SB), Y9, Y9
 	VPSLLD  $0x17, Y8, Y8
 	VPSLLD  $0x17, Y9, Y9
 	VMULPS  Y8, Y4, Y4
 	VMULPS  Y9, Y5, Y5
-	VPADDD  constants<>+1024(SB), Y6, Y6
-	VPADDD  constants<>+1056(SB), Y7, Y7
+	VPADDD  constants<>+1664(SB), Y6, Y6
+	VPADDD  constants<>+1664(SB), Y7, Y7
 	VPSLLD  $0x17, Y6, Y6
 	VPSLLD  $0x17, Y7, Y7
 	VMULPS  Y6, Y4, Y4
 	VMULPS  Y7, Y5, Y5
-	VADDPS  constants<>+960(SB), Y4, Y4
-	VADDPS  constants<>+992(SB), Y5, Y5
+	VADDPS  constants<>+896(SB), Y4, Y4
+	VADDPS  constants<>+896(SB), Y5, Y5
 	VDIVPS  Y4, Y2, Y2
 	VDIVPS  Y5, Y3, Y3
 	VMOVUPS Y2, (AX)(BX*1)
@@ -2288,75 +2214,75 @@ tail1:
 	VMULPS     Y4, Y4, Y6
 	VMULPS     Y5, Y5, Y7
 	VMULPS     constants<>+192(SB), Y6, Y6
-	VMULPS     constants<>+224(SB), Y7, Y7
+	VMULPS     constants<>+192(SB), Y7, Y7
 	VADDPS     constants<>+256(SB), Y6, Y6
-	VADDPS     constants<>+288(SB), Y7, Y7
+	VADDPS     constants<>+256(SB), Y7, Y7
 	VMULPS     Y6, Y4, Y6
 	VMULPS     Y7, Y5, Y7
 	VPXOR      constants<>+320(SB), Y6, Y6
-	VPXOR      constants<>+352(SB), Y7, Y7
+	VPXOR      constants<>+320(SB), Y7, Y7
 	VMINPS     Y6, Y1, Y6
 	VMINPS     Y7, Y1, Y1
 	VMAXPS     Y6, Y0, Y6
 	VMAXPS     Y1, Y0, Y0
 	VMULPS     constants<>+384(SB), Y6, Y1
-	VMULPS     constants<>+416(SB), Y0, Y7
-	VADDPS     constants<>+448(SB), Y1, Y1
-	VADDPS     constants<>+480(SB), Y7, Y7
-	VSUBPS     constants<>+448(SB), Y1, Y8
-	VSUBPS     constants<>+480(SB), Y7, Y9
-	VMULPS     constants<>+512(SB), Y8, Y10
-	VMULPS     constants<>+544(SB), Y9, Y11
+	VMULPS     constants<>+384(SB), Y0, Y7
+	VADDPS     constants<>+1600(SB), Y1, Y1
+	VADDPS     constants<>+1600(SB), Y7, Y7
+	VSUBPS     constants<>+1600(SB), Y1, Y8
+	VSUBPS     constants<>+1600(SB), Y7, Y9
+	VMULPS     constants<>+448(SB), Y8, Y10
+	VMULPS     constants<>+448(SB), Y9, Y11
 	VSUBPS     Y10, Y6, Y6
 	VSUBPS     Y11, Y0, Y0
-	VMULPS     constants<>+576(SB), Y8, Y8
-	VMULPS     constants<>+608(SB), Y9, Y9
+	VMULPS     constants<>+512(SB), Y8, Y8
+	VMULPS     constants<>+512(SB), Y9, Y9
 	VSUBPS     Y8, Y6, Y6
 	VSUBPS     Y9, Y0, Y0
-	VMULPS     constants<>+640(SB), Y6, Y8
-	VMULPS     constants<>+672(SB), Y0, Y9
+	VMULPS     constants<>+576(SB), Y6, Y8
+	VMULPS     constants<>+576(SB), Y0, Y9
+	VADDPS     constants<>+640(SB), Y8, Y8
+	VADDPS     constants<>+640(SB), Y9, Y9
+	VMULPS     Y6, Y8, Y8
+	VMULPS     Y0, Y9, Y9
 	VADDPS     constants<>+704(SB), Y8, Y8
-	VADDPS     constants<>+736(SB), Y9, Y9
+	VADDPS     constants<>+704(SB), Y9, Y9
 	VMULPS     Y6, Y8, Y8
 	VMULPS     Y0, Y9, Y9
 	VADDPS     constants<>+768(SB), Y8, Y8
-	VADDPS     constants<>+800(SB), Y9, Y9
+	VADDPS     constants<>+768(SB), Y9, Y9
 	VMULPS     Y6, Y8, Y8
 	VMULPS     Y0, Y9, Y9
 	VADDPS     constants<>+832(SB), Y8, Y8
-	VADDPS     constants<>+864(SB), Y9, Y9
-	VMULPS     Y6, Y8, Y8
-	VMULPS     Y0, Y9, Y9
-	VADDPS     constants<>+896(SB), Y8, Y8
-	VADDPS     constants<>+928(SB), Y9, Y9
+	VADDPS     constants<>+832(SB), Y9, Y9
 	VMULPS     Y6, Y6, Y10
 	VMULPS     Y0, Y0, Y11
 	VMULPS     Y10, Y8, Y8
 	VMULPS     Y11, Y9, Y9
 	VADDPS     Y6, Y8, Y6
 	VADDPS     Y0, Y9, Y0
-	VADDPS     constants<>+960(SB), Y6, Y6
-	VADDPS     constants<>+992(SB), Y0, Y0
-	VPSUBD     constants<>+448(SB), Y1, Y1
-	VPSUBD     constants<>+480(SB), Y7, Y7
+	VADDPS     constants<>+896(SB), Y6, Y6
+	VADDPS     constants<>+896(SB), Y0, Y0
+	VPSUBD     constants<>+1600(SB), Y1, Y1
+	VPSUBD     constants<>+1600(SB), Y7, Y7
 	VPSRAD     $0x01, Y1, Y8
 	VPSRAD     $0x01, Y7, Y9
 	VPSUBD     Y8, Y1, Y1
 	VPSUBD     Y9, Y7, Y7
-	VPADDD     constants<>+1024(SB), Y8, Y8
-	VPADDD     constants<>+1056(SB), Y9, Y9
+	VPADDD     constants<>+1664(SB), Y8, Y8
+	VPADDD     constants<>+1664(SB), Y9, Y9
 	VPSLLD     $0x17, Y8, Y8
 	VPSLLD     $0x17, Y9, Y9
 	VMULPS     Y8, Y6, Y6
 	VMULPS     Y9, Y0, Y0
-	VPADDD     constants<>+1024(SB), Y1, Y1
-	VPADDD     constants<>+1056(SB), Y7, Y7
+	VPADDD     constants<>+1664(SB), Y1, Y1
+	VPADDD     constants<>+1664(SB), Y7, Y7
 	VPSLLD     $0x17, Y1, Y1
 	VPSLLD     $0x17, Y7, Y7
 	VMULPS     Y1, Y6, Y1
 	VMULPS     Y7, Y0, Y0
-	VADDPS     constants<>+960(SB), Y1, Y1
-	VADDPS     constants<>+992(SB), Y0, Y0
+	VADDPS     constants<>+896(SB), Y1, Y1
+	VADDPS     constants<>+896(SB), Y0, Y0
 	VDIVPS     Y1, Y4, Y1
 	VDIVPS     Y0, Y5, Y0
 	VMASKMOVPS Y1, Y2, (AX)(BX*1)
@@ -2375,9 +2301,9 @@ TEXT ·geluBackward256(SB), NOSPLIT, $0-32
 	MOVQ    n+24(FP), BX
 	VMOVUPS constants<>+64(SB), Y0
 	VMOVUPS constants<>+128(SB), Y1
-	VMOVUPS constants<>+1088(SB), Y2
-	VMOVUPS constants<>+1152(SB), Y3
-	VMOVUPS constants<>+960(SB), Y4
+	VMOVUPS constants<>+960(SB), Y2
+	VMOVUPS constants<>+1024(SB), Y3
+	VMOVUPS constants<>+896(SB), Y4
 	XORQ    SI, SI
 	SUBQ    $0x10, BX
 	JLT     tail1
@@ -2392,69 +2318,69 @@ vectors1x1:
 	VMULPS  Y5, Y5, Y7
 	VMULPS  Y6, Y6, Y8
 	VMULPS  constants<>+192(SB), Y7, Y9
-	VMULPS  constants<>+224(SB), Y8, Y10
+	VMULPS  constants<>+192(SB), Y8, Y10
 	VADDPS  constants<>+256(SB), Y9, Y9
-	VADDPS  constants<>+288(SB), Y10, Y10
+	VADDPS  constants<>+256(SB), Y10, Y10
 	VMULPS  Y9, Y5, Y9
 	VMULPS  Y10, Y6, Y10
 	VPXOR   constants<>+320(SB), Y9, Y9
-	VPXOR   constants<>+352(SB), Y10, Y10
+	VPXOR   constants<>+320(SB), Y10, Y10
 	VMINPS  Y9, Y1, Y9
 	VMINPS  Y10, Y1, Y10
 	VMAXPS  Y9, Y0, Y9
 	VMAXPS  Y10, Y0, Y10
 	VMULPS  constants<>+384(SB), Y9, Y11
-	VMULPS  constants<>+416(SB), Y10, Y12
-	VADDPS  constants<>+448(SB), Y11, Y11
-	VADDPS  constants<>+480(SB), Y12, Y12
-	VSUBPS  constants<>+448(SB), Y11, Y13
-	VSUBPS  constants<>+480(SB), Y12, Y14
-	VMULPS  constants<>+512(SB), Y13, Y15
-	VMULPS  constants<>+544(SB), Y14, Y16
+	VMULPS  constants<>+384(SB), Y10, Y12
+	VADDPS  constants<>+1600(SB), Y11, Y11
+	VADDPS  constants<>+1600(SB), Y12, Y12
+	VSUBPS  constants<>+1600(SB), Y11, Y13
+	VSUBPS  constants<>+1600(SB), Y12, Y14
+	VMULPS  constants<>+448(SB), Y13, Y15
+	VMULPS  constants<>+448(SB), Y14, Y16
 	VSUBPS  Y15, Y9, Y9
 	VSUBPS  Y16, Y10, Y10
-	VMULPS  constants<>+576(SB), Y13, Y13
-	VMULPS  constants<>+608(SB), Y14, Y14
+	VMULPS  constants<>+512(SB), Y13, Y13
+	VMULPS  constants<>+512(SB), Y14, Y14
 	VSUBPS  Y13, Y9, Y9
 	VSUBPS  Y14, Y10, Y10
-	VMULPS  constants<>+640(SB), Y9, Y13
-	VMULPS  constants<>+672(SB), Y10, Y14
+	VMULPS  constants<>+576(SB), Y9, Y13
+	VMULPS  constants<>+576(SB), Y10, Y14
+	VADDPS  constants<>+640(SB), Y13, Y13
+	VADDPS  constants<>+640(SB), Y14, Y14
+	VMULPS  Y9, Y13, Y13
+	VMULPS  Y10, Y14, Y14
 	VADDPS  constants<>+704(SB), Y13, Y13
-	VADDPS  constants<>+736(SB), Y14, Y14
+	VADDPS  constants<>+704(SB), Y14, Y14
 	VMULPS  Y9, Y13, Y13
 	VMULPS  Y10, Y14, Y14
 	VADDPS  constants<>+768(SB), Y13, Y13
-	VADDPS  constants<>+800(SB), Y14, Y14
+	VADDPS  constants<>+768(SB), Y14, Y14
 	VMULPS  Y9, Y13, Y13
 	VMULPS  Y10, Y14, Y14
 	VADDPS  constants<>+832(SB), Y13, Y13
-	VADDPS  constants<>+864(SB), Y14, Y14
-	VMULPS  Y9, Y13, Y13
-	VMULPS  Y10, Y14, Y14
-	VADDPS  constants<>+896(SB), Y13, Y13
-	VADDPS  constants<>+928(SB), Y14, Y14
+	VADDPS  constants<>+832(SB), Y14, Y14
 	VMULPS  Y9, Y9, Y15
 	VMULPS  Y10, Y10, Y16
 	VMULPS  Y15, Y13, Y13
 	VMULPS  Y16, Y14, Y14
 	VADDPS  Y9, Y13, Y9
 	VADDPS  Y10, Y14, Y10
-	VADDPS  constants<>+960(SB), Y9, Y9
-	VADDPS  constants<>+992(SB), Y10, Y10
-	VPSUBD  constants<>+448(SB), Y11, Y11
-	VPSUBD  constants<>+480(SB), Y12, Y12
+	VADDPS  constants<>+896(SB), Y9, Y9
+	VADDPS  constants<>+896(SB), Y10, Y10
+	VPSUBD  constants<>+1600(SB), Y11, Y11
+	VPSUBD  constants<>+1600(SB), Y12, Y12
 	VPSRAD  $0x01, Y11, Y13
 	VPSRAD  $0x01, Y12, Y14
 	VPSUBD  Y13, Y11, Y11
 	VPSUBD  Y14, Y12, Y12
-	VPADDD  constants<>+1024(SB), Y13, Y13
-	VPADDD  constants<>+1056(SB), Y14, Y14
+	VPADDD  constants<>+1664(SB), Y13, Y13
+	VPADDD  constants<>+1664(SB), Y14, Y14
 	VPSLLD  $0x17, Y13, Y13
 	VPSLLD  $0x17, Y14, Y14
 	VMULPS  Y13, Y9, Y9
 	VMULPS  Y14, Y10, Y10
-	VPADDD  constants<>+1024(SB), Y11, Y11
-	VPADDD  constants<>+1056(SB), Y12, Y12
+	VPADDD  constants<>+1664(SB), Y11, Y11
+	VPADDD  constants<>+1664(SB), Y12, Y12
 	VPSLLD  $0x17, Y11, Y11
 	VPSLLD  $0x17, Y12, Y12
 	VMULPS  Y11, Y9, Y9
@@ -2463,10 +2389,10 @@ vectors1x1:
 	VADDPS  Y4, Y10, Y12
 	VDIVPS  Y11, Y4, Y11
 	VDIVPS  Y12, Y4, Y12
-	VMULPS  constants<>+1216(SB), Y7, Y7
-	VMULPS  constants<>+1248(SB), Y8, Y8
+	VMULPS  constants<>+1088(SB), Y7, Y7
+	VMULPS  constants<>+1088(SB), Y8, Y8
 	VADDPS  constants<>+256(SB), Y7, Y7
-	VADDPS  constants<>+288(SB), Y8, Y8
+	VADDPS  constants<>+256(SB), Y8, Y8
 	VMULPS  Y11, Y9, Y9
 	VMULPS  Y12, Y10, Y10
 	VMULPS  Y9, Y5, Y5
@@ -2504,69 +2430,69 @@ tail1:
 	VMULPS     Y7, Y7, Y3
 	VMULPS     Y2, Y2, Y8
 	VMULPS     constants<>+192(SB), Y3, Y9
-	VMULPS     constants<>+224(SB), Y8, Y10
+	VMULPS     constants<>+192(SB), Y8, Y10
 	VADDPS     constants<>+256(SB), Y9, Y9
-	VADDPS     constants<>+288(SB), Y10, Y10
+	VADDPS     constants<>+256(SB), Y10, Y10
 	VMULPS     Y9, Y7, Y9
 	VMULPS     Y10, Y2, Y10
 	VPXOR      constants<>+320(SB), Y9, Y9
-	VPXOR      constants<>+352(SB), Y10, Y10
+	VPXOR      constants<>+320(SB), Y10, Y10
 	VMINPS     Y9, Y1, Y9
 	VMINPS     Y10, Y1, Y1
 	VMAXPS     Y9, Y0, Y9
 	VMAXPS     Y1, Y0, Y0
 	VMULPS     constants<>+384(SB), Y9, Y1
-	VMULPS     constants<>+416(SB), Y0, Y10
-	VADDPS     constants<>+448(SB), Y1, Y1
-	VADDPS     constants<>+480(SB), Y10, Y10
-	VSUBPS     constants<>+448(SB), Y1, Y11
-	VSUBPS     constants<>+480(SB), Y10, Y12
-	VMULPS     constants<>+512(SB), Y11, Y13
-	VMULPS     constants<>+544(SB), Y12, Y14
+	VMULPS     constants<>+384(SB), Y0, Y10
+	VADDPS     constants<>+1600(SB), Y1, Y1
+	VADDPS     constants<>+1600(SB), Y10, Y10
+	VSUBPS     constants<>+1600(SB), Y1, Y11
+	VSUBPS     constants<>+1600(SB), Y10, Y12
+	VMULPS     constants<>+448(SB), Y11, Y13
+	VMULPS     constants<>+448(SB), Y12, Y14
 	VSUBPS     Y13, Y9, Y9
 	VSUBPS     Y14, Y0, Y0
-	VMULPS     constants<>+576(SB), Y11, Y11
-	VMULPS     constants<>+608(SB), Y12, Y12
+	VMULPS     constants<>+512(SB), Y11, Y11
+	VMULPS     constants<>+512(SB), Y12, Y12
 	VSUBPS     Y11, Y9, Y9
 	VSUBPS     Y12, Y0, Y0
-	VMULPS     constants<>+640(SB), Y9, Y11
-	VMULPS     constants<>+672(SB), Y0, Y12
+	VMULPS     constants<>+576(SB), Y9, Y11
+	VMULPS     constants<>+576(SB), Y0, Y12
+	VADDPS     constants<>+640(SB), Y11, Y11
+	VADDPS     constants<>+640(SB), Y12, Y12
+	VMULPS     Y9, Y11, Y11
+	VMULPS     Y0, Y12, Y12
 	VADDPS     constants<>+704(SB), Y11, Y11
-	VADDPS     constants<>+736(SB), Y12, Y12
+	VADDPS     constants<>+704(SB), Y12, Y12
 	VMULPS     Y9, Y11, Y11
 	VMULPS     Y0, Y12, Y12
 	VADDPS     constants<>+768(SB), Y11, Y11
-	VADDPS     constants<>+800(SB), Y12, Y12
+	VADDPS     constants<>+768(SB), Y12, Y12
 	VMULPS     Y9, Y11, Y11
 	VMULPS     Y0, Y12, Y12
 	VADDPS     constants<>+832(SB), Y11, Y11
-	VADDPS     constants<>+864(SB), Y12, Y12
-	VMULPS     Y9, Y11, Y11
-	VMULPS     Y0, Y12, Y12
-	VADDPS     constants<>+896(SB), Y11, Y11
-	VADDPS     constants<>+928(SB), Y12, Y12
+	VADDPS     constants<>+832(SB), Y12, Y12
 	VMULPS     Y9, Y9, Y13
 	VMULPS     Y0, Y0, Y14
 	VMULPS     Y13, Y11, Y11
 	VMULPS     Y14, Y12, Y12
 	VADDPS     Y9, Y11, Y9
 	VADDPS     Y0, Y12, Y0
-	VADDPS     constants<>+960(SB), Y9, Y9
-	VADDPS     constants<>+992(SB), Y0, Y0
-	VPSUBD     constants<>+448(SB), Y1, Y1
-	VPSUBD     constants<>+480(SB), Y10, Y10
+	VADDPS     constants<>+896(SB), Y9, Y9
+	VADDPS     constants<>+896(SB), Y0, Y0
+	VPSUBD     constants<>+1600(SB), Y1, Y1
+	VPSUBD     constants<>+1600(SB), Y10, Y10
 	VPSRAD     $0x01, Y1, Y11
 	VPSRAD     $0x01, Y10, Y12
 	VPSUBD     Y11, Y1, Y1
 	VPSUBD     Y12, Y10, Y10
-	VPADDD     constants<>+1024(SB), Y11, Y11
-	VPADDD     constants<>+1056(SB), Y12, Y12
+	VPADDD     constants<>+1664(SB), Y11, Y11
+	VPADDD     constants<>+1664(SB), Y12, Y12
 	VPSLLD     $0x17, Y11, Y11
 	VPSLLD     $0x17, Y12, Y12
 	VMULPS     Y11, Y9, Y9
 	VMULPS     Y12, Y0, Y0
-	VPADDD     constants<>+1024(SB), Y1, Y1
-	VPADDD     constants<>+1056(SB), Y10, Y10
+	VPADDD     constants<>+1664(SB), Y1, Y1
+	VPADDD     constants<>+1664(SB), Y10, Y10
 	VPSLLD     $0x17, Y1, Y1
 	VPSLLD     $0x17, Y10, Y10
 	VMULPS     Y1, Y9, Y1
@@ -2575,10 +2501,10 @@ tail1:
 	VADDPS     Y4, Y0, Y10
 	VDIVPS     Y9, Y4, Y9
 	VDIVPS     Y10, Y4, Y10
-	VMULPS     constants<>+1216(SB), Y3, Y3
-	VMULPS     constants<>+1248(SB), Y8, Y8
+	VMULPS     constants<>+1088(SB), Y3, Y3
+	VMULPS     constants<>+1088(SB), Y8, Y8
 	VADDPS     constants<>+256(SB), Y3, Y3
-	VADDPS     constants<>+288(SB), Y8, Y8
+	VADDPS     constants<>+256(SB), Y8, Y8
 	VMULPS     Y9, Y1, Y1
 	VMULPS     Y10, Y0, Y0
 	VMULPS     Y1, Y7, Y1
@@ -2610,31 +2536,29 @@ TEXT ·softmax256(SB), NOSPLIT, $0-56
 	MOVQ         grow+32(FP), SI
 	MOVQ         stats+48(FP), DI
 	VBROADCASTSS scale+40(FP), Y0
-	VMOVUPS      constants<>+1280(SB), Y1
+	VMOVUPS      constants<>+1152(SB), Y1
 	VMOVUPS      constants<>+0(SB), Y2
 	VMOVUPS      constants<>+64(SB), Y3
 	VMOVUPS      constants<>+128(SB), Y4
 	SHLQ         $0x02, CX
 
 rows1:
+	VMOVUPS Y1, Y4
 	VMOVUPS Y1, Y5
-	VMOVUPS Y1, Y6
 	XORQ    R8, R8
 	MOVQ    BX, R9
 	SUBQ    $0x10, R9
 	JLT     tail2
 
 vectors1x2:
-	VMOVUPS (AX)(R8*1), Y7
-	VMOVUPS 32(AX)(R8*1), Y8
+	VMOVUPS (AX)(R8*1), Y6
+	VMOVUPS 32(AX)(R8*1), Y7
+	VMULPS  Y0, Y6, Y6
 	VMULPS  Y0, Y7, Y7
-	VMULPS  Y0, Y8, Y8
-	VMOVUPS Y7, (AX)(R8*1)
-	VMOVUPS Y8, 32(AX)(R8*1)
+	VMAXPS  Y4, Y6, Y4
 	VMAXPS  Y5, Y7, Y5
-	VMAXPS  Y6, Y8, Y6
+	VMOVUPS Y4, Y4
 	VMOVUPS Y5, Y5
-	VMOVUPS Y6, Y6
 	ADDQ    $0x40, R8
 	SUBQ    $0x10, R9
 	JGE     vectors1x2
@@ -2645,107 +2569,105 @@ tail2:
 	LEAQ       masks<>+64(SB), R10
 	SHLQ       $0x02, R9
 	SUBQ       R9, R10
-	VMOVUPS    (R10), Y7
-	VMOVUPS    32(R10), Y8
-	VMASKMOVPS (AX)(R8*1), Y7, Y9
-	VMASKMOVPS 32(AX)(R8*1), Y8, Y10
+	VMOVUPS    (R10), Y6
+	VMOVUPS    32(R10), Y7
+	VMASKMOVPS (AX)(R8*1), Y6, Y8
+	VMASKMOVPS 32(AX)(R8*1), Y7, Y9
+	VMULPS     Y0, Y8, Y8
 	VMULPS     Y0, Y9, Y9
-	VMULPS     Y0, Y10, Y10
-	VMASKMOVPS Y9, Y7, (AX)(R8*1)
-	VMASKMOVPS Y10, Y8, 32(AX)(R8*1)
+	VBLENDVPS  Y6, Y8, Y1, Y6
 	VBLENDVPS  Y7, Y9, Y1, Y7
-	VBLENDVPS  Y8, Y10, Y1, Y8
+	VMAXPS     Y4, Y6, Y4
 	VMAXPS     Y5, Y7, Y5
-	VMAXPS     Y6, Y8, Y6
+	VMOVUPS    Y4, Y4
 	VMOVUPS    Y5, Y5
-	VMOVUPS    Y6, Y6
 
 done2:
-	VMAXPS       Y5, Y6, Y5
-	VEXTRACTF128 $0x01, Y5, X6
-	VMAXPS       X5, X6, X6
-	VPERMILPS    $0x0e, X6, X5
-	VMAXPS       X6, X5, X6
-	VPERMILPS    $0x01, X6, X5
-	VMAXPS       X6, X5, X6
-	VMOVSS       X6, (DI)
-	VBROADCASTSS X6, Y5
+	VMAXPS       Y4, Y5, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VMAXPS       X4, X5, X5
+	VPERMILPS    $0x0e, X5, X4
+	VMAXPS       X5, X4, X5
+	VPERMILPS    $0x01, X5, X4
+	VMAXPS       X5, X4, X5
+	VMOVSS       X5, (DI)
+	VBROADCASTSS X5, Y4
+	VMOVUPS      constants<>+0(SB), Y5
 	VMOVUPS      constants<>+0(SB), Y6
-	VMOVUPS      constants<>+32(SB), Y7
 	XORQ         R8, R8
 	MOVQ         BX, R9
 	SUBQ         $0x10, R9
 	JLT          tail3
 
 vectors1x3:
-	VMOVUPS (AX)(R8*1), Y8
-	VMOVUPS 32(AX)(R8*1), Y9
-	VSUBPS  Y5, Y8, Y8
-	VSUBPS  Y5, Y9, Y9
-	VMINPS  Y8, Y4, Y8
-	VMINPS  Y9, Y4, Y9
+	VMOVUPS (AX)(R8*1), Y7
+	VMOVUPS 32(AX)(R8*1), Y8
+	VMULPS  Y0, Y7, Y7
+	VMULPS  Y0, Y8, Y8
+	VSUBPS  Y4, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMAXPS  Y7, Y3, Y7
 	VMAXPS  Y8, Y3, Y8
-	VMAXPS  Y9, Y3, Y9
+	VMULPS  constants<>+384(SB), Y7, Y9
 	VMULPS  constants<>+384(SB), Y8, Y10
-	VMULPS  constants<>+416(SB), Y9, Y11
-	VADDPS  constants<>+448(SB), Y10, Y10
-	VADDPS  constants<>+480(SB), Y11, Y11
-	VSUBPS  constants<>+448(SB), Y10, Y12
-	VSUBPS  constants<>+480(SB), Y11, Y13
-	VMULPS  constants<>+512(SB), Y12, Y14
-	VMULPS  constants<>+544(SB), Y13, Y15
+	VADDPS  constants<>+1600(SB), Y9, Y9
+	VADDPS  constants<>+1600(SB), Y10, Y10
+	VSUBPS  constants<>+1600(SB), Y9, Y11
+	VSUBPS  constants<>+1600(SB), Y10, Y12
+	VMULPS  constants<>+448(SB), Y11, Y13
+	VMULPS  constants<>+448(SB), Y12, Y14
+	VSUBPS  Y13, Y7, Y7
 	VSUBPS  Y14, Y8, Y8
-	VSUBPS  Y15, Y9, Y9
-	VMULPS  constants<>+576(SB), Y12, Y12
-	VMULPS  constants<>+608(SB), Y13, Y13
+	VMULPS  constants<>+512(SB), Y11, Y11
+	VMULPS  constants<>+512(SB), Y12, Y12
+	VSUBPS  Y11, Y7, Y7
 	VSUBPS  Y12, Y8, Y8
-	VSUBPS  Y13, Y9, Y9
-	VMULPS  constants<>+640(SB), Y8, Y12
-	VMULPS  constants<>+672(SB), Y9, Y13
+	VMULPS  constants<>+576(SB), Y7, Y11
+	VMULPS  constants<>+576(SB), Y8, Y12
+	VADDPS  constants<>+640(SB), Y11, Y11
+	VADDPS  constants<>+640(SB), Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VADDPS  constants<>+704(SB), Y11, Y11
 	VADDPS  constants<>+704(SB), Y12, Y12
-	VADDPS  constants<>+736(SB), Y13, Y13
+	VMULPS  Y7, Y11, Y11
 	VMULPS  Y8, Y12, Y12
-	VMULPS  Y9, Y13, Y13
+	VADDPS  constants<>+768(SB), Y11, Y11
 	VADDPS  constants<>+768(SB), Y12, Y12
-	VADDPS  constants<>+800(SB), Y13, Y13
+	VMULPS  Y7, Y11, Y11
 	VMULPS  Y8, Y12, Y12
-	VMULPS  Y9, Y13, Y13
+	VADDPS  constants<>+832(SB), Y11, Y11
 	VADDPS  constants<>+832(SB), Y12, Y12
-	VADDPS  constants<>+864(SB), Y13, Y13
-	VMULPS  Y8, Y12, Y12
-	VMULPS  Y9, Y13, Y13
-	VADDPS  constants<>+896(SB), Y12, Y12
-	VADDPS  constants<>+928(SB), Y13, Y13
+	VMULPS  Y7, Y7, Y13
 	VMULPS  Y8, Y8, Y14
-	VMULPS  Y9, Y9, Y15
+	VMULPS  Y13, Y11, Y11
 	VMULPS  Y14, Y12, Y12
-	VMULPS  Y15, Y13, Y13
+	VADDPS  Y7, Y11, Y7
 	VADDPS  Y8, Y12, Y8
-	VADDPS  Y9, Y13, Y9
-	VADDPS  constants<>+960(SB), Y8, Y8
-	VADDPS  constants<>+992(SB), Y9, Y9
-	VPSUBD  constants<>+448(SB), Y10, Y10
-	VPSUBD  constants<>+480(SB), Y11, Y11
+	VADDPS  constants<>+896(SB), Y7, Y7
+	VADDPS  constants<>+896(SB), Y8, Y8
+	VPSUBD  constants<>+1600(SB), Y9, Y9
+	VPSUBD  constants<>+1600(SB), Y10, Y10
+	VPSRAD  $0x01, Y9, Y11
 	VPSRAD  $0x01, Y10, Y12
-	VPSRAD  $0x01, Y11, Y13
+	VPSUBD  Y11, Y9, Y9
 	VPSUBD  Y12, Y10, Y10
-	VPSUBD  Y13, Y11, Y11
-	VPADDD  constants<>+1024(SB), Y12, Y12
-	VPADDD  constants<>+1056(SB), Y13, Y13
-	VPSLLD  $0x17, Y12, Y12
-	VPSLLD  $0x17, Y13, Y13
-	VMULPS  Y12, Y8, Y8
-	VMULPS  Y13, Y9, Y9
-	VPADDD  constants<>+1024(SB), Y10, Y10
-	VPADDD  constants<>+1056(SB), Y11, Y11
-	VPSLLD  $0x17, Y10, Y10
+	VPADDD  constants<>+1664(SB), Y11, Y11
+	VPADDD  constants<>+1664(SB), Y12, Y12
 	VPSLLD  $0x17, Y11, Y11
+	VPSLLD  $0x17, Y12, Y12
+	VMULPS  Y11, Y7, Y7
+	VMULPS  Y12, Y8, Y8
+	VPADDD  constants<>+1664(SB), Y9, Y9
+	VPADDD  constants<>+1664(SB), Y10, Y10
+	VPSLLD  $0x17, Y9, Y9
+	VPSLLD  $0x17, Y10, Y10
+	VMULPS  Y9, Y7, Y7
 	VMULPS  Y10, Y8, Y8
-	VMULPS  Y11, Y9, Y9
-	VMOVUPS Y8, (AX)(R8*1)
-	VMOVUPS Y9, 32(AX)(R8*1)
+	VMOVUPS Y7, (AX)(R8*1)
+	VMOVUPS Y8, 32(AX)(R8*1)
+	VADDPS  Y7, Y5, Y5
 	VADDPS  Y8, Y6, Y6
-	VADDPS  Y9, Y7, Y7
 	ADDQ    $0x40, R8
 	SUBQ    $0x10, R9
 	JGE     vectors1x3
@@ -2756,88 +2678,88 @@ tail3:
 	LEAQ       masks<>+64(SB), R10
 	SHLQ       $0x02, R9
 	SUBQ       R9, R10
-	VMOVUPS    (R10), Y8
-	VMOVUPS    32(R10), Y9
-	VMASKMOVPS (AX)(R8*1), Y8, Y10
-	VMASKMOVPS 32(AX)(R8*1), Y9, Y11
-	VSUBPS     Y5, Y10, Y10
-	VSUBPS     Y5, Y11, Y5
-	VMINPS     Y10, Y4, Y10
-	VMINPS     Y5, Y4, Y5
-	VMAXPS     Y10, Y3, Y10
-	VMAXPS     Y5, Y3, Y5
-	VMULPS     constants<>+384(SB), Y10, Y11
-	VMULPS     constants<>+416(SB), Y5, Y12
-	VADDPS     constants<>+448(SB), Y11, Y11
-	VADDPS     constants<>+480(SB), Y12, Y12
-	VSUBPS     constants<>+448(SB), Y11, Y13
-	VSUBPS     constants<>+480(SB), Y12, Y14
-	VMULPS     constants<>+512(SB), Y13, Y15
-	VMULPS     constants<>+544(SB), Y14, Y16
-	VSUBPS     Y15, Y10, Y10
-	VSUBPS     Y16, Y5, Y5
-	VMULPS     constants<>+576(SB), Y13, Y13
-	VMULPS     constants<>+608(SB), Y14, Y14
-	VSUBPS     Y13, Y10, Y10
-	VSUBPS     Y14, Y5, Y5
-	VMULPS     constants<>+640(SB), Y10, Y13
-	VMULPS     constants<>+672(SB), Y5, Y14
+	VMOVUPS    (R10), Y7
+	VMOVUPS    32(R10), Y8
+	VMASKMOVPS (AX)(R8*1), Y7, Y9
+	VMASKMOVPS 32(AX)(R8*1), Y8, Y10
+	VMULPS     Y0, Y9, Y9
+	VMULPS     Y0, Y10, Y10
+	VSUBPS     Y4, Y9, Y9
+	VSUBPS     Y4, Y10, Y4
+	VMAXPS     Y9, Y3, Y9
+	VMAXPS     Y4, Y3, Y4
+	VMULPS     constants<>+384(SB), Y9, Y10
+	VMULPS     constants<>+384(SB), Y4, Y11
+	VADDPS     constants<>+1600(SB), Y10, Y10
+	VADDPS     constants<>+1600(SB), Y11, Y11
+	VSUBPS     constants<>+1600(SB), Y10, Y12
+	VSUBPS     constants<>+1600(SB), Y11, Y13
+	VMULPS     constants<>+448(SB), Y12, Y14
+	VMULPS     constants<>+448(SB), Y13, Y15
+	VSUBPS     Y14, Y9, Y9
+	VSUBPS     Y15, Y4, Y4
+	VMULPS     constants<>+512(SB), Y12, Y12
+	VMULPS     constants<>+512(SB), Y13, Y13
+	VSUBPS     Y12, Y9, Y9
+	VSUBPS     Y13, Y4, Y4
+	VMULPS     constants<>+576(SB), Y9, Y12
+	VMULPS     constants<>+576(SB), Y4, Y13
+	VADDPS     constants<>+640(SB), Y12, Y12
+	VADDPS     constants<>+640(SB), Y13, Y13
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+704(SB), Y12, Y12
 	VADDPS     constants<>+704(SB), Y13, Y13
-	VADDPS     constants<>+736(SB), Y14, Y14
-	VMULPS     Y10, Y13, Y13
-	VMULPS     Y5, Y14, Y14
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+768(SB), Y12, Y12
 	VADDPS     constants<>+768(SB), Y13, Y13
-	VADDPS     constants<>+800(SB), Y14, Y14
-	VMULPS     Y10, Y13, Y13
-	VMULPS     Y5, Y14, Y14
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+832(SB), Y12, Y12
 	VADDPS     constants<>+832(SB), Y13, Y13
-	VADDPS     constants<>+864(SB), Y14, Y14
-	VMULPS     Y10, Y13, Y13
-	VMULPS     Y5, Y14, Y14
-	VADDPS     constants<>+896(SB), Y13, Y13
-	VADDPS     constants<>+928(SB), Y14, Y14
-	VMULPS     Y10, Y10, Y15
-	VMULPS     Y5, Y5, Y16
+	VMULPS     Y9, Y9, Y14
+	VMULPS     Y4, Y4, Y15
+	VMULPS     Y14, Y12, Y12
 	VMULPS     Y15, Y13, Y13
-	VMULPS     Y16, Y14, Y14
-	VADDPS     Y10, Y13, Y10
-	VADDPS     Y5, Y14, Y5
-	VADDPS     constants<>+960(SB), Y10, Y10
-	VADDPS     constants<>+992(SB), Y5, Y5
-	VPSUBD     constants<>+448(SB), Y11, Y11
-	VPSUBD     constants<>+480(SB), Y12, Y12
+	VADDPS     Y9, Y12, Y9
+	VADDPS     Y4, Y13, Y4
+	VADDPS     constants<>+896(SB), Y9, Y9
+	VADDPS     constants<>+896(SB), Y4, Y4
+	VPSUBD     constants<>+1600(SB), Y10, Y10
+	VPSUBD     constants<>+1600(SB), Y11, Y11
+	VPSRAD     $0x01, Y10, Y12
 	VPSRAD     $0x01, Y11, Y13
-	VPSRAD     $0x01, Y12, Y14
+	VPSUBD     Y12, Y10, Y10
 	VPSUBD     Y13, Y11, Y11
-	VPSUBD     Y14, Y12, Y12
-	VPADDD     constants<>+1024(SB), Y13, Y13
-	VPADDD     constants<>+1056(SB), Y14, Y14
-	VPSLLD     $0x17, Y13, Y13
-	VPSLLD     $0x17, Y14, Y14
-	VMULPS     Y13, Y10, Y10
-	VMULPS     Y14, Y5, Y5
-	VPADDD     constants<>+1024(SB), Y11, Y11
-	VPADDD     constants<>+1056(SB), Y12, Y12
-	VPSLLD     $0x17, Y11, Y11
+	VPADDD     constants<>+1664(SB), Y12, Y12
+	VPADDD     constants<>+1664(SB), Y13, Y13
 	VPSLLD     $0x17, Y12, Y12
-	VMULPS     Y11, Y10, Y10
-	VMULPS     Y12, Y5, Y5
-	VMASKMOVPS Y10, Y8, (AX)(R8*1)
-	VMASKMOVPS Y5, Y9, 32(AX)(R8*1)
-	VBLENDVPS  Y8, Y10, Y2, Y8
-	VBLENDVPS  Y9, Y5, Y2, Y5
-	VADDPS     Y8, Y6, Y6
-	VADDPS     Y5, Y7, Y7
+	VPSLLD     $0x17, Y13, Y13
+	VMULPS     Y12, Y9, Y9
+	VMULPS     Y13, Y4, Y4
+	VPADDD     constants<>+1664(SB), Y10, Y10
+	VPADDD     constants<>+1664(SB), Y11, Y11
+	VPSLLD     $0x17, Y10, Y10
+	VPSLLD     $0x17, Y11, Y11
+	VMULPS     Y10, Y9, Y9
+	VMULPS     Y11, Y4, Y4
+	VMASKMOVPS Y9, Y7, (AX)(R8*1)
+	VMASKMOVPS Y4, Y8, 32(AX)(R8*1)
+	VBLENDVPS  Y7, Y9, Y2, Y7
+	VBLENDVPS  Y8, Y4, Y2, Y4
+	VADDPS     Y7, Y5, Y5
+	VADDPS     Y4, Y6, Y6
 
 done3:
-	VADDPS       Y7, Y6, Y5
-	VEXTRACTF128 $0x01, Y5, X6
-	VADDPS       X6, X5, X6
-	VPERMILPS    $0x0e, X6, X5
-	VADDPS       X5, X6, X6
-	VPERMILPS    $0x01, X6, X5
-	VADDPS       X5, X6, X6
-	VMOVSS       X6, 4(DI)
+	VADDPS       Y6, Y5, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VADDPS       X5, X4, X5
+	VPERMILPS    $0x0e, X5, X4
+	VADDPS       X4, X5, X5
+	VPERMILPS    $0x01, X5, X4
+	VADDPS       X4, X5, X5
+	VMOVSS       X5, 4(DI)
 	ADDQ         $0x08, DI
 	ADDQ         CX, AX
 	ADDQ         SI, BX
@@ -2863,7 +2785,7 @@ TEXT ·softmaxBackward256(SB), NOSPLIT, $0-72
 
 rows1:
 	VBROADCASTSS scale+48(FP), Y2
-	VMOVSS       constants<>+960(SB), X3
+	VMOVSS       constants<>+896(SB), X3
 	VDIVSS       4(R8), X3, X3
 	VBROADCASTSS (R8), Y4
 	VBROADCASTSS X3, Y3
@@ -2885,57 +2807,57 @@ vectors1x2:
 	VMAXPS  Y6, Y0, Y6
 	VMAXPS  Y7, Y0, Y7
 	VMULPS  constants<>+384(SB), Y6, Y8
-	VMULPS  constants<>+416(SB), Y7, Y9
-	VADDPS  constants<>+448(SB), Y8, Y8
-	VADDPS  constants<>+480(SB), Y9, Y9
-	VSUBPS  constants<>+448(SB), Y8, Y10
-	VSUBPS  constants<>+480(SB), Y9, Y11
-	VMULPS  constants<>+512(SB), Y10, Y12
-	VMULPS  constants<>+544(SB), Y11, Y13
+	VMULPS  constants<>+384(SB), Y7, Y9
+	VADDPS  constants<>+1600(SB), Y8, Y8
+	VADDPS  constants<>+1600(SB), Y9, Y9
+	VSUBPS  constants<>+1600(SB), Y8, Y10
+	VSUBPS  constants<>+1600(SB), Y9, Y11
+	VMULPS  constants<>+448(SB), Y10, Y12
+	VMULPS  constants<>+448(SB), Y11, Y13
 	VSUBPS  Y12, Y6, Y6
 	VSUBPS  Y13, Y7, Y7
-	VMULPS  constants<>+576(SB), Y10, Y10
-	VMULPS  constants<>+608(SB), Y11, Y11
+	VMULPS  constants<>+512(SB), Y10, Y10
+	VMULPS  constants<>+512(SB), Y11, Y11
 	VSUBPS  Y10, Y6, Y6
 	VSUBPS  Y11, Y7, Y7
-	VMULPS  constants<>+640(SB), Y6, Y10
-	VMULPS  constants<>+672(SB), Y7, Y11
+	VMULPS  constants<>+576(SB), Y6, Y10
+	VMULPS  constants<>+576(SB), Y7, Y11
+	VADDPS  constants<>+640(SB), Y10, Y10
+	VADDPS  constants<>+640(SB), Y11, Y11
+	VMULPS  Y6, Y10, Y10
+	VMULPS  Y7, Y11, Y11
 	VADDPS  constants<>+704(SB), Y10, Y10
-	VADDPS  constants<>+736(SB), Y11, Y11
+	VADDPS  constants<>+704(SB), Y11, Y11
 	VMULPS  Y6, Y10, Y10
 	VMULPS  Y7, Y11, Y11
 	VADDPS  constants<>+768(SB), Y10, Y10
-	VADDPS  constants<>+800(SB), Y11, Y11
+	VADDPS  constants<>+768(SB), Y11, Y11
 	VMULPS  Y6, Y10, Y10
 	VMULPS  Y7, Y11, Y11
 	VADDPS  constants<>+832(SB), Y10, Y10
-	VADDPS  constants<>+864(SB), Y11, Y11
-	VMULPS  Y6, Y10, Y10
-	VMULPS  Y7, Y11, Y11
-	VADDPS  constants<>+896(SB), Y10, Y10
-	VADDPS  constants<>+928(SB), Y11, Y11
+	VADDPS  constants<>+832(SB), Y11, Y11
 	VMULPS  Y6, Y6, Y12
 	VMULPS  Y7, Y7, Y13
 	VMULPS  Y12, Y10, Y10
 	VMULPS  Y13, Y11, Y11
 	VADDPS  Y6, Y10, Y6
 	VADDPS  Y7, Y11, Y7
-	VADDPS  constants<>+960(SB), Y6, Y6
-	VADDPS  constants<>+992(SB), Y7, Y7
-	VPSUBD  constants<>+448(SB), Y8, Y8
-	VPSUBD  constants<>+480(SB), Y9, Y9
+	VADDPS  constants<>+896(SB), Y6, Y6
+	VADDPS  constants<>+896(SB), Y7, Y7
+	VPSUBD  constants<>+1600(SB), Y8, Y8
+	VPSUBD  constants<>+1600(SB), Y9, Y9
 	VPSRAD  $0x01, Y8, Y10
 	VPSRAD  $0x01, Y9, Y11
 	VPSUBD  Y10, Y8, Y8
 	VPSUBD  Y11, Y9, Y9
-	VPADDD  constants<>+1024(SB), Y10, Y10
-	VPADDD  constants<>+1056(SB), Y11, Y11
+	VPADDD  constants<>+1664(SB), Y10, Y10
+	VPADDD  constants<>+1664(SB), Y11, Y11
 	VPSLLD  $0x17, Y10, Y10
 	VPSLLD  $0x17, Y11, Y11
 	VMULPS  Y10, Y6, Y6
 	VMULPS  Y11, Y7, Y7
-	VPADDD  constants<>+1024(SB), Y8, Y8
-	VPADDD  constants<>+1056(SB), Y9, Y9
+	VPADDD  constants<>+1664(SB), Y8, Y8
+	VPADDD  constants<>+1664(SB), Y9, Y9
 	VPSLLD  $0x17, Y8, Y8
 	VPSLLD  $0x17, Y9, Y9
 	VMULPS  Y8, Y6, Y6
@@ -2977,57 +2899,57 @@ tail2:
 	VMAXPS     Y8, Y0, Y8
 	VMAXPS     Y4, Y0, Y4
 	VMULPS     constants<>+384(SB), Y8, Y9
-	VMULPS     constants<>+416(SB), Y4, Y10
-	VADDPS     constants<>+448(SB), Y9, Y9
-	VADDPS     constants<>+480(SB), Y10, Y10
-	VSUBPS     constants<>+448(SB), Y9, Y11
-	VSUBPS     constants<>+480(SB), Y10, Y12
-	VMULPS     constants<>+512(SB), Y11, Y13
-	VMULPS     constants<>+544(SB), Y12, Y14
+	VMULPS     constants<>+384(SB), Y4, Y10
+	VADDPS     constants<>+1600(SB), Y9, Y9
+	VADDPS     constants<>+1600(SB), Y10, Y10
+	VSUBPS     constants<>+1600(SB), Y9, Y11
+	VSUBPS     constants<>+1600(SB), Y10, Y12
+	VMULPS     constants<>+448(SB), Y11, Y13
+	VMULPS     constants<>+448(SB), Y12, Y14
 	VSUBPS     Y13, Y8, Y8
 	VSUBPS     Y14, Y4, Y4
-	VMULPS     constants<>+576(SB), Y11, Y11
-	VMULPS     constants<>+608(SB), Y12, Y12
+	VMULPS     constants<>+512(SB), Y11, Y11
+	VMULPS     constants<>+512(SB), Y12, Y12
 	VSUBPS     Y11, Y8, Y8
 	VSUBPS     Y12, Y4, Y4
-	VMULPS     constants<>+640(SB), Y8, Y11
-	VMULPS     constants<>+672(SB), Y4, Y12
+	VMULPS     constants<>+576(SB), Y8, Y11
+	VMULPS     constants<>+576(SB), Y4, Y12
+	VADDPS     constants<>+640(SB), Y11, Y11
+	VADDPS     constants<>+640(SB), Y12, Y12
+	VMULPS     Y8, Y11, Y11
+	VMULPS     Y4, Y12, Y12
 	VADDPS     constants<>+704(SB), Y11, Y11
-	VADDPS     constants<>+736(SB), Y12, Y12
+	VADDPS     constants<>+704(SB), Y12, Y12
 	VMULPS     Y8, Y11, Y11
 	VMULPS     Y4, Y12, Y12
 	VADDPS     constants<>+768(SB), Y11, Y11
-	VADDPS     constants<>+800(SB), Y12, Y12
+	VADDPS     constants<>+768(SB), Y12, Y12
 	VMULPS     Y8, Y11, Y11
 	VMULPS     Y4, Y12, Y12
 	VADDPS     constants<>+832(SB), Y11, Y11
-	VADDPS     constants<>+864(SB), Y12, Y12
-	VMULPS     Y8, Y11, Y11
-	VMULPS     Y4, Y12, Y12
-	VADDPS     constants<>+896(SB), Y11, Y11
-	VADDPS     constants<>+928(SB), Y12, Y12
+	VADDPS     constants<>+832(SB), Y12, Y12
 	VMULPS     Y8, Y8, Y13
 	VMULPS     Y4, Y4, Y14
 	VMULPS     Y13, Y11, Y11
 	VMULPS     Y14, Y12, Y12
 	VADDPS     Y8, Y11, Y8
 	VADDPS     Y4, Y12, Y4
-	VADDPS     constants<>+960(SB), Y8, Y8
-	VADDPS     constants<>+992(SB), Y4, Y4
-	VPSUBD     constants<>+448(SB), Y9, Y9
-	VPSUBD     constants<>+480(SB), Y10, Y10
+	VADDPS     constants<>+896(SB), Y8, Y8
+	VADDPS     constants<>+896(SB), Y4, Y4
+	VPSUBD     constants<>+1600(SB), Y9, Y9
+	VPSUBD     constants<>+1600(SB), Y10, Y10
 	VPSRAD     $0x01, Y9, Y11
 	VPSRAD     $0x01, Y10, Y12
 	VPSUBD     Y11, Y9, Y9
 	VPSUBD     Y12, Y10, Y10
-	VPADDD     constants<>+1024(SB), Y11, Y11
-	VPADDD     constants<>+1056(SB), Y12, Y12
+	VPADDD     constants<>+1664(SB), Y11, Y11
+	VPADDD     constants<>+1664(SB), Y12, Y12
 	VPSLLD     $0x17, Y11, Y11
 	VPSLLD     $0x17, Y12, Y12
 	VMULPS     Y11, Y8, Y8
 	VMULPS     Y12, Y4, Y4
-	VPADDD     constants<>+1024(SB), Y9, Y9
-	VPADDD     constants<>+1056(SB), Y10, Y10
+	VPADDD     constants<>+1664(SB), Y9, Y9
+	VPADDD     constants<>+1664(SB), Y10, Y10
 	VPSLLD     $0x17, Y9, Y9
 	VPSLLD     $0x17, Y10, Y10
 	VMULPS     Y9, Y8, Y8
@@ -3078,9 +3000,9 @@ rows2:
 	LEAQ    (BX)(R9*4), R13
 	LEAQ    (AX)(R9*4), R14
 	VMOVUPS constants<>+0(SB), Y0
-	VMOVUPS constants<>+32(SB), Y1
+	VMOVUPS constants<>+0(SB), Y1
 	VMOVUPS constants<>+0(SB), Y2
-	VMOVUPS constants<>+32(SB), Y3
+	VMOVUPS constants<>+0(SB), Y3
 	XORQ    R10, R10
 	MOVQ    R9, R11
 	SUBQ    $0x10, R11
@@ -3138,9 +3060,9 @@ done3:
 	VMOVSS       X2, 4(CX)
 	VBROADCASTSS X2, Y1
 	VMOVUPS      constants<>+0(SB), Y2
-	VMOVUPS      constants<>+32(SB), Y3
+	VMOVUPS      constants<>+0(SB), Y3
 	VMOVUPS      constants<>+0(SB), Y4
-	VMOVUPS      constants<>+32(SB), Y5
+	VMOVUPS      constants<>+0(SB), Y5
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
@@ -3205,9 +3127,9 @@ done4:
 	VPERMILPS    $0x01, X3, X2
 	VADDPS       X2, X3, X3
 	VDIVSS       n+64(FP), X3, X3
-	VADDSS       constants<>+1344(SB), X3, X3
+	VADDSS       constants<>+1216(SB), X3, X3
 	VSQRTSS      X3, X3, X3
-	VMOVSS       constants<>+960(SB), X2
+	VMOVSS       constants<>+896(SB), X2
 	VDIVSS       X3, X2, X2
 	VMOVSS       X2, (DX)
 	VBROADCASTSS X2, Y2
@@ -3219,9 +3141,9 @@ done4:
 	VPERMILPS    $0x01, X4, X3
 	VADDPS       X3, X4, X4
 	VDIVSS       n+64(FP), X4, X4
-	VADDSS       constants<>+1344(SB), X4, X4
+	VADDSS       constants<>+1216(SB), X4, X4
 	VSQRTSS      X4, X4, X4
-	VMOVSS       constants<>+960(SB), X3
+	VMOVSS       constants<>+896(SB), X3
 	VDIVSS       X4, X3, X3
 	VMOVSS       X3, 4(DX)
 	VBROADCASTSS X3, Y3
@@ -3314,7 +3236,7 @@ done5:
 
 one1:
 	VMOVUPS constants<>+0(SB), Y0
-	VMOVUPS constants<>+32(SB), Y1
+	VMOVUPS constants<>+0(SB), Y1
 	XORQ    R10, R10
 	MOVQ    R9, R11
 	SUBQ    $0x10, R11
@@ -3354,7 +3276,7 @@ done6:
 	VMOVSS       X1, (CX)
 	VBROADCASTSS X1, Y0
 	VMOVUPS      constants<>+0(SB), Y1
-	VMOVUPS      constants<>+32(SB), Y2
+	VMOVUPS      constants<>+0(SB), Y2
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
@@ -3401,9 +3323,9 @@ done7:
 	VPERMILPS    $0x01, X2, X1
 	VADDPS       X1, X2, X2
 	VDIVSS       n+64(FP), X2, X2
-	VADDSS       constants<>+1344(SB), X2, X2
+	VADDSS       constants<>+1216(SB), X2, X2
 	VSQRTSS      X2, X2, X2
-	VMOVSS       constants<>+960(SB), X1
+	VMOVSS       constants<>+896(SB), X1
 	VDIVSS       X2, X1, X1
 	VMOVSS       X1, (DX)
 	VBROADCASTSS X1, Y1
@@ -3484,9 +3406,9 @@ rows1:
 	VBROADCASTSS (BX), Y0
 	VBROADCASTSS (SI), Y1
 	VMOVUPS      constants<>+0(SB), Y2
-	VMOVUPS      constants<>+32(SB), Y3
+	VMOVUPS      constants<>+0(SB), Y3
 	VMOVUPS      constants<>+0(SB), Y4
-	VMOVUPS      constants<>+32(SB), Y5
+	VMOVUPS      constants<>+0(SB), Y5
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
@@ -3655,9 +3577,9 @@ TEXT ·normColumns256(SB), NOSPLIT, $0-72
 
 vectors1x1:
 	VMOVUPS constants<>+0(SB), Y0
-	VMOVUPS constants<>+32(SB), Y1
+	VMOVUPS constants<>+0(SB), Y1
 	VMOVUPS constants<>+0(SB), Y2
-	VMOVUPS constants<>+32(SB), Y3
+	VMOVUPS constants<>+0(SB), Y3
 	XORQ    R11, R11
 	MOVQ    rows+64(FP), R12
 	MOVQ    R10, R13
@@ -3700,9 +3622,9 @@ tail1:
 	VMOVUPS (R11), Y0
 	VMOVUPS 32(R11), Y1
 	VMOVUPS constants<>+0(SB), Y2
-	VMOVUPS constants<>+32(SB), Y3
+	VMOVUPS constants<>+0(SB), Y3
 	VMOVUPS constants<>+0(SB), Y4
-	VMOVUPS constants<>+32(SB), Y5
+	VMOVUPS constants<>+0(SB), Y5
 	XORQ    R8, R8
 	MOVQ    rows+64(FP), R11
 	MOVQ    R10, R12
@@ -3743,7 +3665,7 @@ TEXT ·maxAbs256(SB), NOSPLIT, $0-20
 	MOVQ    x+0(FP), AX
 	MOVQ    n+8(FP), CX
 	VMOVUPS constants<>+0(SB), Y0
-	VMOVUPS constants<>+32(SB), Y1
+	VMOVUPS constants<>+0(SB), Y1
 	XORQ    DX, DX
 	SUBQ    $0x10, CX
 	JLT     tail1
@@ -3751,8 +3673,8 @@ TEXT ·maxAbs256(SB), NOSPLIT, $0-20
 vectors1x1:
 	VMOVUPS (AX)(DX*1), Y2
 	VMOVUPS 32(AX)(DX*1), Y3
-	VPAND   constants<>+1408(SB), Y2, Y2
-	VPAND   constants<>+1440(SB), Y3, Y3
+	VPAND   constants<>+1280(SB), Y2, Y2
+	VPAND   constants<>+1280(SB), Y3, Y3
 	VPMAXUD Y2, Y0, Y0
 	VPMAXUD Y3, Y1, Y1
 	ADDQ    $0x40, DX
@@ -3769,8 +3691,8 @@ tail1:
 	VMOVUPS    32(BX), Y3
 	VMASKMOVPS (AX)(DX*1), Y2, Y2
 	VMASKMOVPS 32(AX)(DX*1), Y3, Y3
-	VPAND      constants<>+1408(SB), Y2, Y2
-	VPAND      constants<>+1440(SB), Y3, Y3
+	VPAND      constants<>+1280(SB), Y2, Y2
+	VPAND      constants<>+1280(SB), Y3, Y3
 	VPMAXUD    Y2, Y0, Y0
 	VPMAXUD    Y3, Y1, Y1
 
@@ -3795,8 +3717,8 @@ TEXT ·quantize256(SB), NOSPLIT, $0-32
 	MOVQ         n+16(FP), DX
 	VBROADCASTSS a+24(FP), Y0
 	VBROADCASTSS b+28(FP), Y1
-	VMOVUPS      constants<>+1472(SB), Y2
-	VMOVUPS      constants<>+1536(SB), Y3
+	VMOVUPS      constants<>+1344(SB), Y2
+	VMOVUPS      constants<>+1408(SB), Y3
 	VMOVUPS      constants<>+0(SB), Y4
 	XORQ         BX, BX
 	SUBQ         $0x10, DX
@@ -3915,9 +3837,9 @@ TEXT ·sumSquares256(SB), NOSPLIT, $0-24
 	MOVQ    x+8(FP), CX
 	MOVQ    n+16(FP), DX
 	VMOVUPS constants<>+0(SB), Y0
-	VMOVUPS constants<>+32(SB), Y1
+	VMOVUPS constants<>+0(SB), Y1
 	VMOVUPS constants<>+0(SB), Y2
-	VMOVUPS constants<>+32(SB), Y3
+	VMOVUPS constants<>+0(SB), Y3
 	XORQ    BX, BX
 	SUBQ    $0x10, DX
 	JLT     tail1
@@ -4133,7 +4055,7 @@ TEXT ·toBF16256(SB), NOSPLIT, $0-24
 	MOVQ    y+0(FP), AX
 	MOVQ    x+8(FP), CX
 	MOVQ    n+16(FP), DX
-	VMOVUPS constants<>+1600(SB), Y0
+	VMOVUPS constants<>+1472(SB), Y0
 	XORQ    BX, BX
 
 wholes1:
@@ -4143,8 +4065,8 @@ wholes1:
 	VPSRLD    $0x10, Y2, Y4
 	VPSLLD    $0x1f, Y3, Y3
 	VPSLLD    $0x1f, Y4, Y4
-	VPADDD    constants<>+1664(SB), Y1, Y5
-	VPADDD    constants<>+1696(SB), Y2, Y6
+	VPADDD    constants<>+1536(SB), Y1, Y5
+	VPADDD    constants<>+1536(SB), Y2, Y6
 	VPSRLD    $0x1f, Y3, Y3
 	VPSRLD    $0x1f, Y4, Y4
 	VPADDD    Y3, Y5, Y3
@@ -4299,326 +4221,326 @@ DATA constants<>+432(SB)/4, $0x3fb8aa3b
 DATA constants<>+436(SB)/4, $0x3fb8aa3b
 DATA constants<>+440(SB)/4, $0x3fb8aa3b
 DATA constants<>+444(SB)/4, $0x3fb8aa3b
-DATA constants<>+448(SB)/4, $0x4b400000
-DATA constants<>+452(SB)/4, $0x4b400000
-DATA constants<>+456(SB)/4, $0x4b400000
-DATA constants<>+460(SB)/4, $0x4b400000
-DATA constants<>+464(SB)/4, $0x4b400000
-DATA constants<>+468(SB)/4, $0x4b400000
-DATA constants<>+472(SB)/4, $0x4b400000
-DATA constants<>+476(SB)/4, $0x4b400000
-DATA constants<>+480(SB)/4, $0x4b400000
-DATA constants<>+484(SB)/4, $0x4b400000
-DATA constants<>+488(SB)/4, $0x4b400000
-DATA constants<>+492(SB)/4, $0x4b400000
-DATA constants<>+496(SB)/4, $0x4b400000
-DATA constants<>+500(SB)/4, $0x4b400000
-DATA constants<>+504(SB)/4, $0x4b400000
-DATA constants<>+508(SB)/4, $0x4b400000
-DATA constants<>+512(SB)/4, $0x3f318000
-DATA constants<>+516(SB)/4, $0x3f318000
-DATA constants<>+520(SB)/4, $0x3f318000
-DATA constants<>+524(SB)/4, $0x3f318000
-DATA constants<>+528(SB)/4, $0x3f318000
-DATA constants<>+532(SB)/4, $0x3f318000
-DATA constants<>+536(SB)/4, $0x3f318000
-DATA constants<>+540(SB)/4, $0x3f318000
-DATA constants<>+544(SB)/4, $0x3f318000
-DATA constants<>+548(SB)/4, $0x3f318000
-DATA constants<>+552(SB)/4, $0x3f318000
-DATA constants<>+556(SB)/4, $0x3f318000
-DATA constants<>+560(SB)/4, $0x3f318000
-DATA constants<>+564(SB)/4, $0x3f318000
-DATA constants<>+568(SB)/4, $0x3f318000
-DATA constants<>+572(SB)/4, $0x3f318000
-DATA constants<>+576(SB)/4, $0xb95e8083
-DATA constants<>+580(SB)/4, $0xb95e8083
-DATA constants<>+584(SB)/4, $0xb95e8083
-DATA constants<>+588(SB)/4, $0xb95e8083
-DATA constants<>+592(SB)/4, $0xb95e8083
-DATA constants<>+596(SB)/4, $0xb95e8083
-DATA constants<>+600(SB)/4, $0xb95e8083
-DATA constants<>+604(SB)/4, $0xb95e8083
-DATA constants<>+608(SB)/4, $0xb95e8083
-DATA constants<>+612(SB)/4, $0xb95e8083
-DATA constants<>+616(SB)/4, $0xb95e8083
-DATA constants<>+620(SB)/4, $0xb95e8083
-DATA constants<>+624(SB)/4, $0xb95e8083
-DATA constants<>+628(SB)/4, $0xb95e8083
-DATA constants<>+632(SB)/4, $0xb95e8083
-DATA constants<>+636(SB)/4, $0xb95e8083
-DATA constants<>+640(SB)/4, $0x3ab51092
-DATA constants<>+644(SB)/4, $0x3ab51092
-DATA constants<>+648(SB)/4, $0x3ab51092
-DATA constants<>+652(SB)/4, $0x3ab51092
-DATA constants<>+656(SB)/4, $0x3ab51092
-DATA constants<>+660(SB)/4, $0x3ab51092
-DATA constants<>+664(SB)/4, $0x3ab51092
-DATA constants<>+668(SB)/4, $0x3ab51092
-DATA constants<>+672(SB)/4, $0x3ab51092
-DATA constants<>+676(SB)/4, $0x3ab51092
-DATA constants<>+680(SB)/4, $0x3ab51092
-DATA constants<>+684(SB)/4, $0x3ab51092
-DATA constants<>+688(SB)/4, $0x3ab51092
-DATA constants<>+692(SB)/4, $0x3ab51092
-DATA constants<>+696(SB)/4, $0x3ab51092
-DATA constants<>+700(SB)/4, $0x3ab51092
-DATA constants<>+704(SB)/4, $0x3c091dcd
-DATA constants<>+708(SB)/4, $0x3c091dcd
-DATA constants<>+712(SB)/4, $0x3c091dcd
-DATA constants<>+716(SB)/4, $0x3c091dcd
-DATA constants<>+720(SB)/4, $0x3c091dcd
-DATA constants<>+724(SB)/4, $0x3c091dcd
-DATA constants<>+728(SB)/4, $0x3c091dcd
-DATA constants<>+732(SB)/4, $0x3c091dcd
-DATA constants<>+736(SB)/4, $0x3c091dcd
-DATA constants<>+740(SB)/4, $0x3c091dcd
-DATA constants<>+744(SB)/4, $0x3c091dcd
-DATA constants<>+748(SB)/4, $0x3c091dcd
-DATA constants<>+752(SB)/4, $0x3c091dcd
-DATA constants<>+756(SB)/4, $0x3c091dcd
-DATA constants<>+760(SB)/4, $0x3c091dcd
-DATA constants<>+764(SB)/4, $0x3c091dcd
-DATA constants<>+768(SB)/4, $0x3d2aac7e
-DATA constants<>+772(SB)/4, $0x3d2aac7e
-DATA constants<>+776(SB)/4, $0x3d2aac7e
-DATA constants<>+780(SB)/4, $0x3d2aac7e
-DATA constants<>+784(SB)/4, $0x3d2aac7e
-DATA constants<>+788(SB)/4, $0x3d2aac7e
-DATA constants<>+792(SB)/4, $0x3d2aac7e
-DATA constants<>+796(SB)/4, $0x3d2aac7e
-DATA constants<>+800(SB)/4, $0x3d2aac7e
-DATA constants<>+804(SB)/4, $0x3d2aac7e
-DATA constants<>+808(SB)/4, $0x3d2aac7e
-DATA constants<>+812(SB)/4, $0x3d2aac7e
-DATA constants<>+816(SB)/4, $0x3d2aac7e
-DATA constants<>+820(SB)/4, $0x3d2aac7e
-DATA constants<>+824(SB)/4, $0x3d2aac7e
-DATA constants<>+828(SB)/4, $0x3d2aac7e
-DATA constants<>+832(SB)/4, $0x3e2aaa48
-DATA constants<>+836(SB)/4, $0x3e2aaa48
-DATA constants<>+840(SB)/4, $0x3e2aaa48
-DATA constants<>+844(SB)/4, $0x3e2aaa48
-DATA constants<>+848(SB)/4, $0x3e2aaa48
-DATA constants<>+852(SB)/4, $0x3e2aaa48
-DATA constants<>+856(SB)/4, $0x3e2aaa48
-DATA constants<>+860(SB)/4, $0x3e2aaa48
-DATA constants<>+864(SB)/4, $0x3e2aaa48
-DATA constants<>+868(SB)/4, $0x3e2aaa48
-DATA constants<>+872(SB)/4, $0x3e2aaa48
-DATA constants<>+876(SB)/4, $0x3e2aaa48
-DATA constants<>+880(SB)/4, $0x3e2aaa48
-DATA constants<>+884(SB)/4, $0x3e2aaa48
-DATA constants<>+888(SB)/4, $0x3e2aaa48
-DATA constants<>+892(SB)/4, $0x3e2aaa48
-DATA constants<>+896(SB)/4, $0x3efffffe
-DATA constants<>+900(SB)/4, $0x3efffffe
-DATA constants<>+904(SB)/4, $0x3efffffe
-DATA constants<>+908(SB)/4, $0x3efffffe
-DATA constants<>+912(SB)/4, $0x3efffffe
-DATA constants<>+916(SB)/4, $0x3efffffe
-DATA constants<>+920(SB)/4, $0x3efffffe
-DATA constants<>+924(SB)/4, $0x3efffffe
-DATA constants<>+928(SB)/4, $0x3efffffe
-DATA constants<>+932(SB)/4, $0x3efffffe
-DATA constants<>+936(SB)/4, $0x3efffffe
-DATA constants<>+940(SB)/4, $0x3efffffe
-DATA constants<>+944(SB)/4, $0x3efffffe
-DATA constants<>+948(SB)/4, $0x3efffffe
-DATA constants<>+952(SB)/4, $0x3efffffe
-DATA constants<>+956(SB)/4, $0x3efffffe
-DATA constants<>+960(SB)/4, $0x3f800000
-DATA constants<>+964(SB)/4, $0x3f800000
-DATA constants<>+968(SB)/4, $0x3f800000
-DATA constants<>+972(SB)/4, $0x3f800000
-DATA constants<>+976(SB)/4, $0x3f800000
-DATA constants<>+980(SB)/4, $0x3f800000
-DATA constants<>+984(SB)/4, $0x3f800000
-DATA constants<>+988(SB)/4, $0x3f800000
-DATA constants<>+992(SB)/4, $0x3f800000
-DATA constants<>+996(SB)/4, $0x3f800000
-DATA constants<>+1000(SB)/4, $0x3f800000
-DATA constants<>+1004(SB)/4, $0x3f800000
-DATA constants<>+1008(SB)/4, $0x3f800000
-DATA constants<>+1012(SB)/4, $0x3f800000
-DATA constants<>+1016(SB)/4, $0x3f800000
-DATA constants<>+1020(SB)/4, $0x3f800000
-DATA constants<>+1024(SB)/4, $0x0000007f
-DATA constants<>+1028(SB)/4, $0x0000007f
-DATA constants<>+1032(SB)/4, $0x0000007f
-DATA constants<>+1036(SB)/4, $0x0000007f
-DATA constants<>+1040(SB)/4, $0x0000007f
-DATA constants<>+1044(SB)/4, $0x0000007f
-DATA constants<>+1048(SB)/4, $0x0000007f
-DATA constants<>+1052(SB)/4, $0x0000007f
-DATA constants<>+1056(SB)/4, $0x0000007f
-DATA constants<>+1060(SB)/4, $0x0000007f
-DATA constants<>+1064(SB)/4, $0x0000007f
-DATA constants<>+1068(SB)/4, $0x0000007f
-DATA constants<>+1072(SB)/4, $0x0000007f
-DATA constants<>+1076(SB)/4, $0x0000007f
-DATA constants<>+1080(SB)/4, $0x0000007f
-DATA constants<>+1084(SB)/4, $0x0000007f
-DATA constants<>+1088(SB)/4, $0xc1200000
-DATA constants<>+1092(SB)/4, $0xc1200000
-DATA constants<>+1096(SB)/4, $0xc1200000
-DATA constants<>+1100(SB)/4, $0xc1200000
-DATA constants<>+1104(SB)/4, $0xc1200000
-DATA constants<>+1108(SB)/4, $0xc1200000
-DATA constants<>+1112(SB)/4, $0xc1200000
-DATA constants<>+1116(SB)/4, $0xc1200000
-DATA constants<>+1120(SB)/4, $0xc1200000
-DATA constants<>+1124(SB)/4, $0xc1200000
-DATA constants<>+1128(SB)/4, $0xc1200000
-DATA constants<>+1132(SB)/4, $0xc1200000
-DATA constants<>+1136(SB)/4, $0xc1200000
-DATA constants<>+1140(SB)/4, $0xc1200000
-DATA constants<>+1144(SB)/4, $0xc1200000
-DATA constants<>+1148(SB)/4, $0xc1200000
-DATA constants<>+1152(SB)/4, $0x41200000
-DATA constants<>+1156(SB)/4, $0x41200000
-DATA constants<>+1160(SB)/4, $0x41200000
-DATA constants<>+1164(SB)/4, $0x41200000
-DATA constants<>+1168(SB)/4, $0x41200000
-DATA constants<>+1172(SB)/4, $0x41200000
-DATA constants<>+1176(SB)/4, $0x41200000
-DATA constants<>+1180(SB)/4, $0x41200000
-DATA constants<>+1184(SB)/4, $0x41200000
-DATA constants<>+1188(SB)/4, $0x41200000
-DATA constants<>+1192(SB)/4, $0x41200000
-DATA constants<>+1196(SB)/4, $0x41200000
-DATA constants<>+1200(SB)/4, $0x41200000
-DATA constants<>+1204(SB)/4, $0x41200000
-DATA constants<>+1208(SB)/4, $0x41200000
-DATA constants<>+1212(SB)/4, $0x41200000
-DATA constants<>+1216(SB)/4, $0x3e5b33b6
-DATA constants<>+1220(SB)/4, $0x3e5b33b6
-DATA constants<>+1224(SB)/4, $0x3e5b33b6
-DATA constants<>+1228(SB)/4, $0x3e5b33b6
-DATA constants<>+1232(SB)/4, $0x3e5b33b6
-DATA constants<>+1236(SB)/4, $0x3e5b33b6
-DATA constants<>+1240(SB)/4, $0x3e5b33b6
-DATA constants<>+1244(SB)/4, $0x3e5b33b6
-DATA constants<>+1248(SB)/4, $0x3e5b33b6
-DATA constants<>+1252(SB)/4, $0x3e5b33b6
-DATA constants<>+1256(SB)/4, $0x3e5b33b6
-DATA constants<>+1260(SB)/4, $0x3e5b33b6
-DATA constants<>+1264(SB)/4, $0x3e5b33b6
-DATA constants<>+1268(SB)/4, $0x3e5b33b6
-DATA constants<>+1272(SB)/4, $0x3e5b33b6
-DATA constants<>+1276(SB)/4, $0x3e5b33b6
-DATA constants<>+1280(SB)/4, $0xff800000
-DATA constants<>+1284(SB)/4, $0xff800000
-DATA constants<>+1288(SB)/4, $0xff800000
-DATA constants<>+1292(SB)/4, $0xff800000
-DATA constants<>+1296(SB)/4, $0xff800000
-DATA constants<>+1300(SB)/4, $0xff800000
-DATA constants<>+1304(SB)/4, $0xff800000
-DATA constants<>+1308(SB)/4, $0xff800000
-DATA constants<>+1312(SB)/4, $0xff800000
-DATA constants<>+1316(SB)/4, $0xff800000
-DATA constants<>+1320(SB)/4, $0xff800000
-DATA constants<>+1324(SB)/4, $0xff800000
-DATA constants<>+1328(SB)/4, $0xff800000
-DATA constants<>+1332(SB)/4, $0xff800000
-DATA constants<>+1336(SB)/4, $0xff800000
-DATA constants<>+1340(SB)/4, $0xff800000
-DATA constants<>+1344(SB)/4, $0x3727c5ac
-DATA constants<>+1348(SB)/4, $0x3727c5ac
-DATA constants<>+1352(SB)/4, $0x3727c5ac
-DATA constants<>+1356(SB)/4, $0x3727c5ac
-DATA constants<>+1360(SB)/4, $0x3727c5ac
-DATA constants<>+1364(SB)/4, $0x3727c5ac
-DATA constants<>+1368(SB)/4, $0x3727c5ac
-DATA constants<>+1372(SB)/4, $0x3727c5ac
-DATA constants<>+1376(SB)/4, $0x3727c5ac
-DATA constants<>+1380(SB)/4, $0x3727c5ac
-DATA constants<>+1384(SB)/4, $0x3727c5ac
-DATA constants<>+1388(SB)/4, $0x3727c5ac
-DATA constants<>+1392(SB)/4, $0x3727c5ac
-DATA constants<>+1396(SB)/4, $0x3727c5ac
-DATA constants<>+1400(SB)/4, $0x3727c5ac
-DATA constants<>+1404(SB)/4, $0x3727c5ac
-DATA constants<>+1408(SB)/4, $0x7fffffff
-DATA constants<>+1412(SB)/4, $0x7fffffff
-DATA constants<>+1416(SB)/4, $0x7fffffff
-DATA constants<>+1420(SB)/4, $0x7fffffff
-DATA constants<>+1424(SB)/4, $0x7fffffff
-DATA constants<>+1428(SB)/4, $0x7fffffff
-DATA constants<>+1432(SB)/4, $0x7fffffff
-DATA constants<>+1436(SB)/4, $0x7fffffff
-DATA constants<>+1440(SB)/4, $0x7fffffff
-DATA constants<>+1444(SB)/4, $0x7fffffff
-DATA constants<>+1448(SB)/4, $0x7fffffff
-DATA constants<>+1452(SB)/4, $0x7fffffff
-DATA constants<>+1456(SB)/4, $0x7fffffff
-DATA constants<>+1460(SB)/4, $0x7fffffff
-DATA constants<>+1464(SB)/4, $0x7fffffff
-DATA constants<>+1468(SB)/4, $0x7fffffff
-DATA constants<>+1472(SB)/4, $0xce800000
-DATA constants<>+1476(SB)/4, $0xce800000
-DATA constants<>+1480(SB)/4, $0xce800000
-DATA constants<>+1484(SB)/4, $0xce800000
-DATA constants<>+1488(SB)/4, $0xce800000
-DATA constants<>+1492(SB)/4, $0xce800000
-DATA constants<>+1496(SB)/4, $0xce800000
-DATA constants<>+1500(SB)/4, $0xce800000
-DATA constants<>+1504(SB)/4, $0xce800000
-DATA constants<>+1508(SB)/4, $0xce800000
-DATA constants<>+1512(SB)/4, $0xce800000
-DATA constants<>+1516(SB)/4, $0xce800000
-DATA constants<>+1520(SB)/4, $0xce800000
-DATA constants<>+1524(SB)/4, $0xce800000
-DATA constants<>+1528(SB)/4, $0xce800000
-DATA constants<>+1532(SB)/4, $0xce800000
-DATA constants<>+1536(SB)/4, $0x4e800000
-DATA constants<>+1540(SB)/4, $0x4e800000
-DATA constants<>+1544(SB)/4, $0x4e800000
-DATA constants<>+1548(SB)/4, $0x4e800000
-DATA constants<>+1552(SB)/4, $0x4e800000
-DATA constants<>+1556(SB)/4, $0x4e800000
-DATA constants<>+1560(SB)/4, $0x4e800000
-DATA constants<>+1564(SB)/4, $0x4e800000
-DATA constants<>+1568(SB)/4, $0x4e800000
-DATA constants<>+1572(SB)/4, $0x4e800000
-DATA constants<>+1576(SB)/4, $0x4e800000
-DATA constants<>+1580(SB)/4, $0x4e800000
-DATA constants<>+1584(SB)/4, $0x4e800000
-DATA constants<>+1588(SB)/4, $0x4e800000
-DATA constants<>+1592(SB)/4, $0x4e800000
-DATA constants<>+1596(SB)/4, $0x4e800000
-DATA constants<>+1600(SB)/4, $0x7fc00000
-DATA constants<>+1604(SB)/4, $0x7fc00000
-DATA constants<>+1608(SB)/4, $0x7fc00000
-DATA constants<>+1612(SB)/4, $0x7fc00000
-DATA constants<>+1616(SB)/4, $0x7fc00000
-DATA constants<>+1620(SB)/4, $0x7fc00000
-DATA constants<>+1624(SB)/4, $0x7fc00000
-DATA constants<>+1628(SB)/4, $0x7fc00000
-DATA constants<>+1632(SB)/4, $0x7fc00000
-DATA constants<>+1636(SB)/4, $0x7fc00000
-DATA constants<>+1640(SB)/4, $0x7fc00000
-DATA constants<>+1644(SB)/4, $0x7fc00000
-DATA constants<>+1648(SB)/4, $0x7fc00000
-DATA constants<>+1652(SB)/4, $0x7fc00000
-DATA constants<>+1656(SB)/4, $0x7fc00000
-DATA constants<>+1660(SB)/4, $0x7fc00000
-DATA constants<>+1664(SB)/4, $0x00007fff
-DATA constants<>+1668(SB)/4, $0x00007fff
-DATA constants<>+1672(SB)/4, $0x00007fff
-DATA constants<>+1676(SB)/4, $0x00007fff
-DATA constants<>+1680(SB)/4, $0x00007fff
-DATA constants<>+1684(SB)/4, $0x00007fff
-DATA constants<>+1688(SB)/4, $0x00007fff
-DATA constants<>+1692(SB)/4, $0x00007fff
-DATA constants<>+1696(SB)/4, $0x00007fff
-DATA constants<>+1700(SB)/4, $0x00007fff
-DATA constants<>+1704(SB)/4, $0x00007fff
-DATA constants<>+1708(SB)/4, $0x00007fff
-DATA constants<>+1712(SB)/4, $0x00007fff
-DATA constants<>+1716(SB)/4, $0x00007fff
-DATA constants<>+1720(SB)/4, $0x00007fff
-DATA constants<>+1724(SB)/4, $0x00007fff
+DATA constants<>+448(SB)/4, $0x3f318000
+DATA constants<>+452(SB)/4, $0x3f318000
+DATA constants<>+456(SB)/4, $0x3f318000
+DATA constants<>+460(SB)/4, $0x3f318000
+DATA constants<>+464(SB)/4, $0x3f318000
+DATA constants<>+468(SB)/4, $0x3f318000
+DATA constants<>+472(SB)/4, $0x3f318000
+DATA constants<>+476(SB)/4, $0x3f318000
+DATA constants<>+480(SB)/4, $0x3f318000
+DATA constants<>+484(SB)/4, $0x3f318000
+DATA constants<>+488(SB)/4, $0x3f318000
+DATA constants<>+492(SB)/4, $0x3f318000
+DATA constants<>+496(SB)/4, $0x3f318000
+DATA constants<>+500(SB)/4, $0x3f318000
+DATA constants<>+504(SB)/4, $0x3f318000
+DATA constants<>+508(SB)/4, $0x3f318000
+DATA constants<>+512(SB)/4, $0xb95e8083
+DATA constants<>+516(SB)/4, $0xb95e8083
+DATA constants<>+520(SB)/4, $0xb95e8083
+DATA constants<>+524(SB)/4, $0xb95e8083
+DATA constants<>+528(SB)/4, $0xb95e8083
+DATA constants<>+532(SB)/4, $0xb95e8083
+DATA constants<>+536(SB)/4, $0xb95e8083
+DATA constants<>+540(SB)/4, $0xb95e8083
+DATA constants<>+544(SB)/4, $0xb95e8083
+DATA constants<>+548(SB)/4, $0xb95e8083
+DATA constants<>+552(SB)/4, $0xb95e8083
+DATA constants<>+556(SB)/4, $0xb95e8083
+DATA constants<>+560(SB)/4, $0xb95e8083
+DATA constants<>+564(SB)/4, $0xb95e8083
+DATA constants<>+568(SB)/4, $0xb95e8083
+DATA constants<>+572(SB)/4, $0xb95e8083
+DATA constants<>+576(SB)/4, $0x3ab51092
+DATA constants<>+580(SB)/4, $0x3ab51092
+DATA constants<>+584(SB)/4, $0x3ab51092
+DATA constants<>+588(SB)/4, $0x3ab51092
+DATA constants<>+592(SB)/4, $0x3ab51092
+DATA constants<>+596(SB)/4, $0x3ab51092
+DATA constants<>+600(SB)/4, $0x3ab51092
+DATA constants<>+604(SB)/4, $0x3ab51092
+DATA constants<>+608(SB)/4, $0x3ab51092
+DATA constants<>+612(SB)/4, $0x3ab51092
+DATA constants<>+616(SB)/4, $0x3ab51092
+DATA constants<>+620(SB)/4, $0x3ab51092
+DATA constants<>+624(SB)/4, $0x3ab51092
+DATA constants<>+628(SB)/4, $0x3ab51092
+DATA constants<>+632(SB)/4, $0x3ab51092
+DATA constants<>+636(SB)/4, $0x3ab51092
+DATA constants<>+640(SB)/4, $0x3c091dcd
+DATA constants<>+644(SB)/4, $0x3c091dcd
+DATA constants<>+648(SB)/4, $0x3c091dcd
+DATA constants<>+652(SB)/4, $0x3c091dcd
+DATA constants<>+656(SB)/4, $0x3c091dcd
+DATA constants<>+660(SB)/4, $0x3c091dcd
+DATA constants<>+664(SB)/4, $0x3c091dcd
+DATA constants<>+668(SB)/4, $0x3c091dcd
+DATA constants<>+672(SB)/4, $0x3c091dcd
+DATA constants<>+676(SB)/4, $0x3c091dcd
+DATA constants<>+680(SB)/4, $0x3c091dcd
+DATA constants<>+684(SB)/4, $0x3c091dcd
+DATA constants<>+688(SB)/4, $0x3c091dcd
+DATA constants<>+692(SB)/4, $0x3c091dcd
+DATA constants<>+696(SB)/4, $0x3c091dcd
+DATA constants<>+700(SB)/4, $0x3c091dcd
+DATA constants<>+704(SB)/4, $0x3d2aac7e
+DATA constants<>+708(SB)/4, $0x3d2aac7e
+DATA constants<>+712(SB)/4, $0x3d2aac7e
+DATA constants<>+716(SB)/4, $0x3d2aac7e
+DATA constants<>+720(SB)/4, $0x3d2aac7e
+DATA constants<>+724(SB)/4, $0x3d2aac7e
+DATA constants<>+728(SB)/4, $0x3d2aac7e
+DATA constants<>+732(SB)/4, $0x3d2aac7e
+DATA constants<>+736(SB)/4, $0x3d2aac7e
+DATA constants<>+740(SB)/4, $0x3d2aac7e
+DATA constants<>+744(SB)/4, $0x3d2aac7e
+DATA constants<>+748(SB)/4, $0x3d2aac7e
+DATA constants<>+752(SB)/4, $0x3d2aac7e
+DATA constants<>+756(SB)/4, $0x3d2aac7e
+DATA constants<>+760(SB)/4, $0x3d2aac7e
+DATA constants<>+764(SB)/4, $0x3d2aac7e
+DATA constants<>+768(SB)/4, $0x3e2aaa48
+DATA constants<>+772(SB)/4, $0x3e2aaa48
+DATA constants<>+776(SB)/4, $0x3e2aaa48
+DATA constants<>+780(SB)/4, $0x3e2aaa48
+DATA constants<>+784(SB)/4, $0x3e2aaa48
+DATA constants<>+788(SB)/4, $0x3e2aaa48
+DATA constants<>+792(SB)/4, $0x3e2aaa48
+DATA constants<>+796(SB)/4, $0x3e2aaa48
+DATA constants<>+800(SB)/4, $0x3e2aaa48
+DATA constants<>+804(SB)/4, $0x3e2aaa48
+DATA constants<>+808(SB)/4, $0x3e2aaa48
+DATA constants<>+812(SB)/4, $0x3e2aaa48
+DATA constants<>+816(SB)/4, $0x3e2aaa48
+DATA constants<>+820(SB)/4, $0x3e2aaa48
+DATA constants<>+824(SB)/4, $0x3e2aaa48
+DATA constants<>+828(SB)/4, $0x3e2aaa48
+DATA constants<>+832(SB)/4, $0x3efffffe
+DATA constants<>+836(SB)/4, $0x3efffffe
+DATA constants<>+840(SB)/4, $0x3efffffe
+DATA constants<>+844(SB)/4, $0x3efffffe
+DATA constants<>+848(SB)/4, $0x3efffffe
+DATA constants<>+852(SB)/4, $0x3efffffe
+DATA constants<>+856(SB)/4, $0x3efffffe
+DATA constants<>+860(SB)/4, $0x3efffffe
+DATA constants<>+864(SB)/4, $0x3efffffe
+DATA constants<>+868(SB)/4, $0x3efffffe
+DATA constants<>+872(SB)/4, $0x3efffffe
+DATA constants<>+876(SB)/4, $0x3efffffe
+DATA constants<>+880(SB)/4, $0x3efffffe
+DATA constants<>+884(SB)/4, $0x3efffffe
+DATA constants<>+888(SB)/4, $0x3efffffe
+DATA constants<>+892(SB)/4, $0x3efffffe
+DATA constants<>+896(SB)/4, $0x3f800000
+DATA constants<>+900(SB)/4, $0x3f800000
+DATA constants<>+904(SB)/4, $0x3f800000
+DATA constants<>+908(SB)/4, $0x3f800000
+DATA constants<>+912(SB)/4, $0x3f800000
+DATA constants<>+916(SB)/4, $0x3f800000
+DATA constants<>+920(SB)/4, $0x3f800000
+DATA constants<>+924(SB)/4, $0x3f800000
+DATA constants<>+928(SB)/4, $0x3f800000
+DATA constants<>+932(SB)/4, $0x3f800000
+DATA constants<>+936(SB)/4, $0x3f800000
+DATA constants<>+940(SB)/4, $0x3f800000
+DATA constants<>+944(SB)/4, $0x3f800000
+DATA constants<>+948(SB)/4, $0x3f800000
+DATA constants<>+952(SB)/4, $0x3f800000
+DATA constants<>+956(SB)/4, $0x3f800000
+DATA constants<>+960(SB)/4, $0xc1200000
+DATA constants<>+964(SB)/4, $0xc1200000
+DATA constants<>+968(SB)/4, $0xc1200000
+DATA constants<>+972(SB)/4, $0xc1200000
+DATA constants<>+976(SB)/4, $0xc1200000
+DATA constants<>+980(SB)/4, $0xc1200000
+DATA constants<>+984(SB)/4, $0xc1200000
+DATA constants<>+988(SB)/4, $0xc1200000
+DATA constants<>+992(SB)/4, $0xc1200000
+DATA constants<>+996(SB)/4, $0xc1200000
+DATA constants<>+1000(SB)/4, $0xc1200000
+DATA constants<>+1004(SB)/4, $0xc1200000
+DATA constants<>+1008(SB)/4, $0xc1200000
+DATA constants<>+1012(SB)/4, $0xc1200000
+DATA constants<>+1016(SB)/4, $0xc1200000
+DATA constants<>+1020(SB)/4, $0xc1200000
+DATA constants<>+1024(SB)/4, $0x41200000
+DATA constants<>+1028(SB)/4, $0x41200000
+DATA constants<>+1032(SB)/4, $0x41200000
+DATA constants<>+1036(SB)/4, $0x41200000
+DATA constants<>+1040(SB)/4, $0x41200000
+DATA constants<>+1044(SB)/4, $0x41200000
+DATA constants<>+1048(SB)/4, $0x41200000
+DATA constants<>+1052(SB)/4, $0x41200000
+DATA constants<>+1056(SB)/4, $0x41200000
+DATA constants<>+1060(SB)/4, $0x41200000
+DATA constants<>+1064(SB)/4, $0x41200000
+DATA constants<>+1068(SB)/4, $0x41200000
+DATA constants<>+1072(SB)/4, $0x41200000
+DATA constants<>+1076(SB)/4, $0x41200000
+DATA constants<>+1080(SB)/4, $0x41200000
+DATA constants<>+1084(SB)/4, $0x41200000
+DATA constants<>+1088(SB)/4, $0x3e5b33b6
+DATA constants<>+1092(SB)/4, $0x3e5b33b6
+DATA constants<>+1096(SB)/4, $0x3e5b33b6
+DATA constants<>+1100(SB)/4, $0x3e5b33b6
+DATA constants<>+1104(SB)/4, $0x3e5b33b6
+DATA constants<>+1108(SB)/4, $0x3e5b33b6
+DATA constants<>+1112(SB)/4, $0x3e5b33b6
+DATA constants<>+1116(SB)/4, $0x3e5b33b6
+DATA constants<>+1120(SB)/4, $0x3e5b33b6
+DATA constants<>+1124(SB)/4, $0x3e5b33b6
+DATA constants<>+1128(SB)/4, $0x3e5b33b6
+DATA constants<>+1132(SB)/4, $0x3e5b33b6
+DATA constants<>+1136(SB)/4, $0x3e5b33b6
+DATA constants<>+1140(SB)/4, $0x3e5b33b6
+DATA constants<>+1144(SB)/4, $0x3e5b33b6
+DATA constants<>+1148(SB)/4, $0x3e5b33b6
+DATA constants<>+1152(SB)/4, $0xff800000
+DATA constants<>+1156(SB)/4, $0xff800000
+DATA constants<>+1160(SB)/4, $0xff800000
+DATA constants<>+1164(SB)/4, $0xff800000
+DATA constants<>+1168(SB)/4, $0xff800000
+DATA constants<>+1172(SB)/4, $0xff800000
+DATA constants<>+1176(SB)/4, $0xff800000
+DATA constants<>+1180(SB)/4, $0xff800000
+DATA constants<>+1184(SB)/4, $0xff800000
+DATA constants<>+1188(SB)/4, $0xff800000
+DATA constants<>+1192(SB)/4, $0xff800000
+DATA constants<>+1196(SB)/4, $0xff800000
+DATA constants<>+1200(SB)/4, $0xff800000
+DATA constants<>+1204(SB)/4, $0xff800000
+DATA constants<>+1208(SB)/4, $0xff800000
+DATA constants<>+1212(SB)/4, $0xff800000
+DATA constants<>+1216(SB)/4, $0x3727c5ac
+DATA constants<>+1220(SB)/4, $0x3727c5ac
+DATA constants<>+1224(SB)/4, $0x3727c5ac
+DATA constants<>+1228(SB)/4, $0x3727c5ac
+DATA constants<>+1232(SB)/4, $0x3727c5ac
+DATA constants<>+1236(SB)/4, $0x3727c5ac
+DATA constants<>+1240(SB)/4, $0x3727c5ac
+DATA constants<>+1244(SB)/4, $0x3727c5ac
+DATA constants<>+1248(SB)/4, $0x3727c5ac
+DATA constants<>+1252(SB)/4, $0x3727c5ac
+DATA constants<>+1256(SB)/4, $0x3727c5ac
+DATA constants<>+1260(SB)/4, $0x3727c5ac
+DATA constants<>+1264(SB)/4, $0x3727c5ac
+DATA constants<>+1268(SB)/4, $0x3727c5ac
+DATA constants<>+1272(SB)/4, $0x3727c5ac
+DATA constants<>+1276(SB)/4, $0x3727c5ac
+DATA constants<>+1280(SB)/4, $0x7fffffff
+DATA constants<>+1284(SB)/4, $0x7fffffff
+DATA constants<>+1288(SB)/4, $0x7fffffff
+DATA constants<>+1292(SB)/4, $0x7fffffff
+DATA constants<>+1296(SB)/4, $0x7fffffff
+DATA constants<>+1300(SB)/4, $0x7fffffff
+DATA constants<>+1304(SB)/4, $0x7fffffff
+DATA constants<>+1308(SB)/4, $0x7fffffff
+DATA constants<>+1312(SB)/4, $0x7fffffff
+DATA constants<>+1316(SB)/4, $0x7fffffff
+DATA constants<>+1320(SB)/4, $0x7fffffff
+DATA constants<>+1324(SB)/4, $0x7fffffff
+DATA constants<>+1328(SB)/4, $0x7fffffff
+DATA constants<>+1332(SB)/4, $0x7fffffff
+DATA constants<>+1336(SB)/4, $0x7fffffff
+DATA constants<>+1340(SB)/4, $0x7fffffff
+DATA constants<>+1344(SB)/4, $0xce800000
+DATA constants<>+1348(SB)/4, $0xce800000
+DATA constants<>+1352(SB)/4, $0xce800000
+DATA constants<>+1356(SB)/4, $0xce800000
+DATA constants<>+1360(SB)/4, $0xce800000
+DATA constants<>+1364(SB)/4, $0xce800000
+DATA constants<>+1368(SB)/4, $0xce800000
+DATA constants<>+1372(SB)/4, $0xce800000
+DATA constants<>+1376(SB)/4, $0xce800000
+DATA constants<>+1380(SB)/4, $0xce800000
+DATA constants<>+1384(SB)/4, $0xce800000
+DATA constants<>+1388(SB)/4, $0xce800000
+DATA constants<>+1392(SB)/4, $0xce800000
+DATA constants<>+1396(SB)/4, $0xce800000
+DATA constants<>+1400(SB)/4, $0xce800000
+DATA constants<>+1404(SB)/4, $0xce800000
+DATA constants<>+1408(SB)/4, $0x4e800000
+DATA constants<>+1412(SB)/4, $0x4e800000
+DATA constants<>+1416(SB)/4, $0x4e800000
+DATA constants<>+1420(SB)/4, $0x4e800000
+DATA constants<>+1424(SB)/4, $0x4e800000
+DATA constants<>+1428(SB)/4, $0x4e800000
+DATA constants<>+1432(SB)/4, $0x4e800000
+DATA constants<>+1436(SB)/4, $0x4e800000
+DATA constants<>+1440(SB)/4, $0x4e800000
+DATA constants<>+1444(SB)/4, $0x4e800000
+DATA constants<>+1448(SB)/4, $0x4e800000
+DATA constants<>+1452(SB)/4, $0x4e800000
+DATA constants<>+1456(SB)/4, $0x4e800000
+DATA constants<>+1460(SB)/4, $0x4e800000
+DATA constants<>+1464(SB)/4, $0x4e800000
+DATA constants<>+1468(SB)/4, $0x4e800000
+DATA constants<>+1472(SB)/4, $0x7fc00000
+DATA constants<>+1476(SB)/4, $0x7fc00000
+DATA constants<>+1480(SB)/4, $0x7fc00000
+DATA constants<>+1484(SB)/4, $0x7fc00000
+DATA constants<>+1488(SB)/4, $0x7fc00000
+DATA constants<>+1492(SB)/4, $0x7fc00000
+DATA constants<>+1496(SB)/4, $0x7fc00000
+DATA constants<>+1500(SB)/4, $0x7fc00000
+DATA constants<>+1504(SB)/4, $0x7fc00000
+DATA constants<>+1508(SB)/4, $0x7fc00000
+DATA constants<>+1512(SB)/4, $0x7fc00000
+DATA constants<>+1516(SB)/4, $0x7fc00000
+DATA constants<>+1520(SB)/4, $0x7fc00000
+DATA constants<>+1524(SB)/4, $0x7fc00000
+DATA constants<>+1528(SB)/4, $0x7fc00000
+DATA constants<>+1532(SB)/4, $0x7fc00000
+DATA constants<>+1536(SB)/4, $0x00007fff
+DATA constants<>+1540(SB)/4, $0x00007fff
+DATA constants<>+1544(SB)/4, $0x00007fff
+DATA constants<>+1548(SB)/4, $0x00007fff
+DATA constants<>+1552(SB)/4, $0x00007fff
+DATA constants<>+1556(SB)/4, $0x00007fff
+DATA constants<>+1560(SB)/4, $0x00007fff
+DATA constants<>+1564(SB)/4, $0x00007fff
+DATA constants<>+1568(SB)/4, $0x00007fff
+DATA constants<>+1572(SB)/4, $0x00007fff
+DATA constants<>+1576(SB)/4, $0x00007fff
+DATA constants<>+1580(SB)/4, $0x00007fff
+DATA constants<>+1584(SB)/4, $0x00007fff
+DATA constants<>+1588(SB)/4, $0x00007fff
+DATA constants<>+1592(SB)/4, $0x00007fff
+DATA constants<>+1596(SB)/4, $0x00007fff
+DATA constants<>+1600(SB)/4, $0x4b400000
+DATA constants<>+1604(SB)/4, $0x4b400000
+DATA constants<>+1608(SB)/4, $0x4b400000
+DATA constants<>+1612(SB)/4, $0x4b400000
+DATA constants<>+1616(SB)/4, $0x4b400000
+DATA constants<>+1620(SB)/4, $0x4b400000
+DATA constants<>+1624(SB)/4, $0x4b400000
+DATA constants<>+1628(SB)/4, $0x4b400000
+DATA constants<>+1632(SB)/4, $0x4b400000
+DATA constants<>+1636(SB)/4, $0x4b400000
+DATA constants<>+1640(SB)/4, $0x4b400000
+DATA constants<>+1644(SB)/4, $0x4b400000
+DATA constants<>+1648(SB)/4, $0x4b400000
+DATA constants<>+1652(SB)/4, $0x4b400000
+DATA constants<>+1656(SB)/4, $0x4b400000
+DATA constants<>+1660(SB)/4, $0x4b400000
+DATA constants<>+1664(SB)/4, $0x0000007f
+DATA constants<>+1668(SB)/4, $0x0000007f
+DATA constants<>+1672(SB)/4, $0x0000007f
+DATA constants<>+1676(SB)/4, $0x0000007f
+DATA constants<>+1680(SB)/4, $0x0000007f
+DATA constants<>+1684(SB)/4, $0x0000007f
+DATA constants<>+1688(SB)/4, $0x0000007f
+DATA constants<>+1692(SB)/4, $0x0000007f
+DATA constants<>+1696(SB)/4, $0x0000007f
+DATA constants<>+1700(SB)/4, $0x0000007f
+DATA constants<>+1704(SB)/4, $0x0000007f
+DATA constants<>+1708(SB)/4, $0x0000007f
+DATA constants<>+1712(SB)/4, $0x0000007f
+DATA constants<>+1716(SB)/4, $0x0000007f
+DATA constants<>+1720(SB)/4, $0x0000007f
+DATA constants<>+1724(SB)/4, $0x0000007f
 GLOBL constants<>(SB), RODATA|NOPTR, $1728
 
 DATA masks<>+0(SB)/4, $0xffffffff

@@ -130,15 +130,15 @@ func attention(s kernel.AttentionShape) []Op {
 
 // softmax is what attention does between its products, on so many rows of scores.
 func softmax(rows, cols int) []Op {
-	n, shape := rows*cols, fmt.Sprintf("%dx%d", rows, cols)
+	n, room, shape := rows*cols, cpu.SoftmaxLen(rows, cols), fmt.Sprintf("%dx%d", rows, cols)
 	const scale = 0.125
 	return []Op{
 		{"Softmax", shape, 0, 8 * float64(n), func(d *device) func() {
-			e, stats := d.floats(n), d.zeros(kernel.F32, 2*rows)
+			e, stats := d.floats(room), d.zeros(kernel.F32, 2*rows)
 			return func() { d.Softmax(e, stats, rows, cols, scale) }
 		}},
 		{"SoftmaxBackward", shape, 0, 16 * float64(n), func(d *device) func() {
-			e, ds, stats, delta := d.floats(n), d.floats(n), d.zeros(kernel.F32, 2*rows), d.floats(rows)
+			e, ds, stats, delta := d.floats(room), d.floats(room), d.zeros(kernel.F32, 2*rows), d.floats(rows)
 			d.Softmax(e, stats, rows, cols, scale)
 			return func() { d.SoftmaxBackward(e, ds, stats, delta, rows, cols, scale) }
 		}},

@@ -9,7 +9,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// vector is 16 float32: one register of AVX-512 or two of AVX2. They are also the 16 lanes of a row reduction.
+// vector is 16 float32: one register of AVX-512 or two of AVX2. They are also the 16 lanes of a row reduction. What works on
+// its registers one by one takes more of them, too: so many vectors side by side.
 type vector []reg.VecVirtual
 
 // set is an instruction set.
@@ -34,20 +35,28 @@ func (s *set) vec() vector {
 	return vector{YMM(), YMM()}
 }
 
-// half is the part of operand b that belongs to the h-th register of a vector.
+// registers are n new ones.
+func (s *set) registers(n int) (v vector) {
+	for range n {
+		v = append(v, s.vec()[0])
+	}
+	return v
+}
+
+// half is the part of operand b, a vector or a constant of the table, that belongs to the h-th register of a vector.
 func half(b any, h int) Op {
 	switch b := b.(type) {
 	case vector:
 		return b[h]
 	case Mem:
-		return b.Offset(32 * h)
+		return b
 	}
 	panic(fmt.Sprintf("no operand: %T", b))
 }
 
-// each applies a three-operand instruction: the result is a new vector, b is a vector or memory.
+// each applies a three-operand instruction: the result is a new vector, b is a vector or a constant.
 func (s *set) each(op func(...Op), a vector, b any) vector {
-	v := s.vec()
+	v := s.registers(len(a))
 	for h := range v {
 		op(half(b, h), a[h], v[h])
 	}
