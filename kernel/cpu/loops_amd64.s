@@ -20,7 +20,7 @@ vectors1x1:
 	VMOVUPS (DX)(SI*1), Z1
 	VADDPS  Z1, Z0, Z0
 	VMOVUPS Z0, (AX)(SI*1)
-	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, SI
 	SUBQ    $0x10, BX
 	JGE     vectors1x1
 
@@ -56,7 +56,7 @@ vectors1x1:
 	VMOVUPS (CX)(BX*1), Z1
 	VMULPS  Z0, Z1, Z1
 	VMOVUPS Z1, (AX)(BX*1)
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -92,7 +92,7 @@ vectors1x1:
 	VMOVUPS (CX)(BX*1), Z2
 	VMULPS  Z2, Z1, Z1
 	VADDPS  Z1, Z0, Z0
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -138,7 +138,7 @@ vectors1x1:
 	VCMPPS    $0x06, Z0, Z1, K1
 	VBLENDMPS Z1, Z0, K1, Z2
 	VMOVUPS   Z2, (AX)(BX*1)
-	ADDQ      $0x40, BX
+	ADDQ      $0x00000040, BX
 	SUBQ      $0x10, DX
 	JGE       vectors1x1
 
@@ -177,7 +177,7 @@ vectors1x1:
 	VCMPPS    $0x1e, Z0, Z1, K1
 	VBLENDMPS Z2, Z0, K1, Z3
 	VMOVUPS   Z3, (AX)(SI*1)
-	ADDQ      $0x40, SI
+	ADDQ      $0x00000040, SI
 	SUBQ      $0x10, BX
 	JGE       vectors1x1
 
@@ -223,7 +223,7 @@ rows2:
 	DECQ    R8
 	JNZ     rows2
 	VMOVUPS Z0, (AX)(SI*1)
-	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, SI
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -260,8 +260,208 @@ TEXT ·gelu512(SB), NOSPLIT, $0-24
 	VMOVUPS constants<>+64(SB), Z0
 	VMOVUPS constants<>+128(SB), Z1
 	XORQ    BX, BX
-	SUBQ    $0x10, DX
-	JLT     tail1
+	SUBQ    $0x40, DX
+	JLT     fewer4x1
+
+vectors4x1:
+	VMOVUPS     (CX)(BX*1), Z2
+	VMOVUPS     64(CX)(BX*1), Z3
+	VMOVUPS     128(CX)(BX*1), Z4
+	VMOVUPS     192(CX)(BX*1), Z5
+	VMULPS      Z2, Z2, Z6
+	VMULPS      Z3, Z3, Z7
+	VMULPS      Z4, Z4, Z8
+	VMULPS      Z5, Z5, Z9
+	VMULPS      constants<>+192(SB), Z6, Z6
+	VMULPS      constants<>+192(SB), Z7, Z7
+	VMULPS      constants<>+192(SB), Z8, Z8
+	VMULPS      constants<>+192(SB), Z9, Z9
+	VADDPS      constants<>+256(SB), Z6, Z6
+	VADDPS      constants<>+256(SB), Z7, Z7
+	VADDPS      constants<>+256(SB), Z8, Z8
+	VADDPS      constants<>+256(SB), Z9, Z9
+	VMULPS      Z6, Z2, Z6
+	VMULPS      Z7, Z3, Z7
+	VMULPS      Z8, Z4, Z8
+	VMULPS      Z9, Z5, Z9
+	VPXORD      constants<>+320(SB), Z6, Z6
+	VPXORD      constants<>+320(SB), Z7, Z7
+	VPXORD      constants<>+320(SB), Z8, Z8
+	VPXORD      constants<>+320(SB), Z9, Z9
+	VMINPS      Z6, Z1, Z6
+	VMINPS      Z7, Z1, Z7
+	VMINPS      Z8, Z1, Z8
+	VMINPS      Z9, Z1, Z9
+	VMAXPS      Z6, Z0, Z6
+	VMAXPS      Z7, Z0, Z7
+	VMAXPS      Z8, Z0, Z8
+	VMAXPS      Z9, Z0, Z9
+	VMULPS      constants<>+384(SB), Z6, Z10
+	VMULPS      constants<>+384(SB), Z7, Z11
+	VMULPS      constants<>+384(SB), Z8, Z12
+	VMULPS      constants<>+384(SB), Z9, Z13
+	VRNDSCALEPS $0x08, Z10, Z10
+	VRNDSCALEPS $0x08, Z11, Z11
+	VRNDSCALEPS $0x08, Z12, Z12
+	VRNDSCALEPS $0x08, Z13, Z13
+	VMULPS      constants<>+448(SB), Z10, Z14
+	VMULPS      constants<>+448(SB), Z11, Z15
+	VMULPS      constants<>+448(SB), Z12, Z16
+	VMULPS      constants<>+448(SB), Z13, Z17
+	VSUBPS      Z14, Z6, Z6
+	VSUBPS      Z15, Z7, Z7
+	VSUBPS      Z16, Z8, Z8
+	VSUBPS      Z17, Z9, Z9
+	VMULPS      constants<>+512(SB), Z10, Z14
+	VMULPS      constants<>+512(SB), Z11, Z15
+	VMULPS      constants<>+512(SB), Z12, Z16
+	VMULPS      constants<>+512(SB), Z13, Z17
+	VSUBPS      Z14, Z6, Z6
+	VSUBPS      Z15, Z7, Z7
+	VSUBPS      Z16, Z8, Z8
+	VSUBPS      Z17, Z9, Z9
+	VMULPS      constants<>+576(SB), Z6, Z14
+	VMULPS      constants<>+576(SB), Z7, Z15
+	VMULPS      constants<>+576(SB), Z8, Z16
+	VMULPS      constants<>+576(SB), Z9, Z17
+	VADDPS      constants<>+640(SB), Z14, Z14
+	VADDPS      constants<>+640(SB), Z15, Z15
+	VADDPS      constants<>+640(SB), Z16, Z16
+	VADDPS      constants<>+640(SB), Z17, Z17
+	VMULPS      Z6, Z14, Z14
+	VMULPS      Z7, Z15, Z15
+	VMULPS      Z8, Z16, Z16
+	VMULPS      Z9, Z17, Z17
+	VADDPS      constants<>+704(SB), Z14, Z14
+	VADDPS      constants<>+704(SB), Z15, Z15
+	VADDPS      constants<>+704(SB), Z16, Z16
+	VADDPS      constants<>+704(SB), Z17, Z17
+	VMULPS      Z6, Z14, Z14
+	VMULPS      Z7, Z15, Z15
+	VMULPS      Z8, Z16, Z16
+	VMULPS      Z9, Z17, Z17
+	VADDPS      constants<>+768(SB), Z14, Z14
+	VADDPS      constants<>+768(SB), Z15, Z15
+	VADDPS      constants<>+768(SB), Z16, Z16
+	VADDPS      constants<>+768(SB), Z17, Z17
+	VMULPS      Z6, Z14, Z14
+	VMULPS      Z7, Z15, Z15
+	VMULPS      Z8, Z16, Z16
+	VMULPS      Z9, Z17, Z17
+	VADDPS      constants<>+832(SB), Z14, Z14
+	VADDPS      constants<>+832(SB), Z15, Z15
+	VADDPS      constants<>+832(SB), Z16, Z16
+	VADDPS      constants<>+832(SB), Z17, Z17
+	VMULPS      Z6, Z6, Z18
+	VMULPS      Z7, Z7, Z19
+	VMULPS      Z8, Z8, Z20
+	VMULPS      Z9, Z9, Z21
+	VMULPS      Z18, Z14, Z14
+	VMULPS      Z19, Z15, Z15
+	VMULPS      Z20, Z16, Z16
+	VMULPS      Z21, Z17, Z17
+	VADDPS      Z6, Z14, Z6
+	VADDPS      Z7, Z15, Z7
+	VADDPS      Z8, Z16, Z8
+	VADDPS      Z9, Z17, Z9
+	VADDPS      constants<>+896(SB), Z6, Z6
+	VADDPS      constants<>+896(SB), Z7, Z7
+	VADDPS      constants<>+896(SB), Z8, Z8
+	VADDPS      constants<>+896(SB), Z9, Z9
+	VSCALEFPS   Z10, Z6, Z6
+	VSCALEFPS   Z11, Z7, Z7
+	VSCALEFPS   Z12, Z8, Z8
+	VSCALEFPS   Z13, Z9, Z9
+	VADDPS      constants<>+896(SB), Z6, Z6
+	VADDPS      constants<>+896(SB), Z7, Z7
+	VADDPS      constants<>+896(SB), Z8, Z8
+	VADDPS      constants<>+896(SB), Z9, Z9
+	VDIVPS      Z6, Z2, Z2
+	VDIVPS      Z7, Z3, Z3
+	VDIVPS      Z8, Z4, Z4
+	VDIVPS      Z9, Z5, Z5
+	VMOVUPS     Z2, (AX)(BX*1)
+	VMOVUPS     Z3, 64(AX)(BX*1)
+	VMOVUPS     Z4, 128(AX)(BX*1)
+	VMOVUPS     Z5, 192(AX)(BX*1)
+	ADDQ        $0x00000100, BX
+	SUBQ        $0x40, DX
+	JGE         vectors4x1
+
+fewer4x1:
+	ADDQ $0x40, DX
+	SUBQ $0x20, DX
+	JLT  fewer2x1
+
+vectors2x1:
+	VMOVUPS     (CX)(BX*1), Z2
+	VMOVUPS     64(CX)(BX*1), Z3
+	VMULPS      Z2, Z2, Z4
+	VMULPS      Z3, Z3, Z5
+	VMULPS      constants<>+192(SB), Z4, Z4
+	VMULPS      constants<>+192(SB), Z5, Z5
+	VADDPS      constants<>+256(SB), Z4, Z4
+	VADDPS      constants<>+256(SB), Z5, Z5
+	VMULPS      Z4, Z2, Z4
+	VMULPS      Z5, Z3, Z5
+	VPXORD      constants<>+320(SB), Z4, Z4
+	VPXORD      constants<>+320(SB), Z5, Z5
+	VMINPS      Z4, Z1, Z4
+	VMINPS      Z5, Z1, Z5
+	VMAXPS      Z4, Z0, Z4
+	VMAXPS      Z5, Z0, Z5
+	VMULPS      constants<>+384(SB), Z4, Z6
+	VMULPS      constants<>+384(SB), Z5, Z7
+	VRNDSCALEPS $0x08, Z6, Z6
+	VRNDSCALEPS $0x08, Z7, Z7
+	VMULPS      constants<>+448(SB), Z6, Z8
+	VMULPS      constants<>+448(SB), Z7, Z9
+	VSUBPS      Z8, Z4, Z4
+	VSUBPS      Z9, Z5, Z5
+	VMULPS      constants<>+512(SB), Z6, Z8
+	VMULPS      constants<>+512(SB), Z7, Z9
+	VSUBPS      Z8, Z4, Z4
+	VSUBPS      Z9, Z5, Z5
+	VMULPS      constants<>+576(SB), Z4, Z8
+	VMULPS      constants<>+576(SB), Z5, Z9
+	VADDPS      constants<>+640(SB), Z8, Z8
+	VADDPS      constants<>+640(SB), Z9, Z9
+	VMULPS      Z4, Z8, Z8
+	VMULPS      Z5, Z9, Z9
+	VADDPS      constants<>+704(SB), Z8, Z8
+	VADDPS      constants<>+704(SB), Z9, Z9
+	VMULPS      Z4, Z8, Z8
+	VMULPS      Z5, Z9, Z9
+	VADDPS      constants<>+768(SB), Z8, Z8
+	VADDPS      constants<>+768(SB), Z9, Z9
+	VMULPS      Z4, Z8, Z8
+	VMULPS      Z5, Z9, Z9
+	VADDPS      constants<>+832(SB), Z8, Z8
+	VADDPS      constants<>+832(SB), Z9, Z9
+	VMULPS      Z4, Z4, Z10
+	VMULPS      Z5, Z5, Z11
+	VMULPS      Z10, Z8, Z8
+	VMULPS      Z11, Z9, Z9
+	VADDPS      Z4, Z8, Z4
+	VADDPS      Z5, Z9, Z5
+	VADDPS      constants<>+896(SB), Z4, Z4
+	VADDPS      constants<>+896(SB), Z5, Z5
+	VSCALEFPS   Z6, Z4, Z4
+	VSCALEFPS   Z7, Z5, Z5
+	VADDPS      constants<>+896(SB), Z4, Z4
+	VADDPS      constants<>+896(SB), Z5, Z5
+	VDIVPS      Z4, Z2, Z2
+	VDIVPS      Z5, Z3, Z3
+	VMOVUPS     Z2, (AX)(BX*1)
+	VMOVUPS     Z3, 64(AX)(BX*1)
+	ADDQ        $0x00000080, BX
+	SUBQ        $0x20, DX
+	JGE         vectors2x1
+
+fewer2x1:
+	ADDQ $0x20, DX
+	SUBQ $0x10, DX
+	JLT  tail1
 
 vectors1x1:
 	VMOVUPS     (CX)(BX*1), Z2
@@ -294,7 +494,7 @@ vectors1x1:
 	VADDPS      constants<>+896(SB), Z3, Z3
 	VDIVPS      Z3, Z2, Z2
 	VMOVUPS     Z2, (AX)(BX*1)
-	ADDQ        $0x40, BX
+	ADDQ        $0x00000040, BX
 	SUBQ        $0x10, DX
 	JGE         vectors1x1
 
@@ -354,8 +554,274 @@ TEXT ·geluBackward512(SB), NOSPLIT, $0-32
 	VMOVUPS constants<>+1024(SB), Z3
 	VMOVUPS constants<>+896(SB), Z4
 	XORQ    SI, SI
-	SUBQ    $0x10, BX
-	JLT     tail1
+	SUBQ    $0x40, BX
+	JLT     fewer4x1
+
+vectors4x1:
+	VMOVUPS     (CX)(SI*1), Z5
+	VMOVUPS     64(CX)(SI*1), Z6
+	VMOVUPS     128(CX)(SI*1), Z7
+	VMOVUPS     192(CX)(SI*1), Z8
+	VMINPS      Z5, Z3, Z5
+	VMINPS      Z6, Z3, Z6
+	VMINPS      Z7, Z3, Z7
+	VMINPS      Z8, Z3, Z8
+	VMAXPS      Z5, Z2, Z5
+	VMAXPS      Z6, Z2, Z6
+	VMAXPS      Z7, Z2, Z7
+	VMAXPS      Z8, Z2, Z8
+	VMULPS      Z5, Z5, Z9
+	VMULPS      Z6, Z6, Z10
+	VMULPS      Z7, Z7, Z11
+	VMULPS      Z8, Z8, Z12
+	VMULPS      constants<>+192(SB), Z9, Z13
+	VMULPS      constants<>+192(SB), Z10, Z14
+	VMULPS      constants<>+192(SB), Z11, Z15
+	VMULPS      constants<>+192(SB), Z12, Z16
+	VADDPS      constants<>+256(SB), Z13, Z13
+	VADDPS      constants<>+256(SB), Z14, Z14
+	VADDPS      constants<>+256(SB), Z15, Z15
+	VADDPS      constants<>+256(SB), Z16, Z16
+	VMULPS      Z13, Z5, Z13
+	VMULPS      Z14, Z6, Z14
+	VMULPS      Z15, Z7, Z15
+	VMULPS      Z16, Z8, Z16
+	VPXORD      constants<>+320(SB), Z13, Z13
+	VPXORD      constants<>+320(SB), Z14, Z14
+	VPXORD      constants<>+320(SB), Z15, Z15
+	VPXORD      constants<>+320(SB), Z16, Z16
+	VMINPS      Z13, Z1, Z13
+	VMINPS      Z14, Z1, Z14
+	VMINPS      Z15, Z1, Z15
+	VMINPS      Z16, Z1, Z16
+	VMAXPS      Z13, Z0, Z13
+	VMAXPS      Z14, Z0, Z14
+	VMAXPS      Z15, Z0, Z15
+	VMAXPS      Z16, Z0, Z16
+	VMULPS      constants<>+384(SB), Z13, Z17
+	VMULPS      constants<>+384(SB), Z14, Z18
+	VMULPS      constants<>+384(SB), Z15, Z19
+	VMULPS      constants<>+384(SB), Z16, Z20
+	VRNDSCALEPS $0x08, Z17, Z17
+	VRNDSCALEPS $0x08, Z18, Z18
+	VRNDSCALEPS $0x08, Z19, Z19
+	VRNDSCALEPS $0x08, Z20, Z20
+	VMULPS      constants<>+448(SB), Z17, Z21
+	VMULPS      constants<>+448(SB), Z18, Z22
+	VMULPS      constants<>+448(SB), Z19, Z23
+	VMULPS      constants<>+448(SB), Z20, Z24
+	VSUBPS      Z21, Z13, Z13
+	VSUBPS      Z22, Z14, Z14
+	VSUBPS      Z23, Z15, Z15
+	VSUBPS      Z24, Z16, Z16
+	VMULPS      constants<>+512(SB), Z17, Z21
+	VMULPS      constants<>+512(SB), Z18, Z22
+	VMULPS      constants<>+512(SB), Z19, Z23
+	VMULPS      constants<>+512(SB), Z20, Z24
+	VSUBPS      Z21, Z13, Z13
+	VSUBPS      Z22, Z14, Z14
+	VSUBPS      Z23, Z15, Z15
+	VSUBPS      Z24, Z16, Z16
+	VMULPS      constants<>+576(SB), Z13, Z21
+	VMULPS      constants<>+576(SB), Z14, Z22
+	VMULPS      constants<>+576(SB), Z15, Z23
+	VMULPS      constants<>+576(SB), Z16, Z24
+	VADDPS      constants<>+640(SB), Z21, Z21
+	VADDPS      constants<>+640(SB), Z22, Z22
+	VADDPS      constants<>+640(SB), Z23, Z23
+	VADDPS      constants<>+640(SB), Z24, Z24
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VMULPS      Z16, Z24, Z24
+	VADDPS      constants<>+704(SB), Z21, Z21
+	VADDPS      constants<>+704(SB), Z22, Z22
+	VADDPS      constants<>+704(SB), Z23, Z23
+	VADDPS      constants<>+704(SB), Z24, Z24
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VMULPS      Z16, Z24, Z24
+	VADDPS      constants<>+768(SB), Z21, Z21
+	VADDPS      constants<>+768(SB), Z22, Z22
+	VADDPS      constants<>+768(SB), Z23, Z23
+	VADDPS      constants<>+768(SB), Z24, Z24
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VMULPS      Z16, Z24, Z24
+	VADDPS      constants<>+832(SB), Z21, Z21
+	VADDPS      constants<>+832(SB), Z22, Z22
+	VADDPS      constants<>+832(SB), Z23, Z23
+	VADDPS      constants<>+832(SB), Z24, Z24
+	VMULPS      Z13, Z13, Z25
+	VMULPS      Z14, Z14, Z26
+	VMULPS      Z15, Z15, Z27
+	VMULPS      Z16, Z16, Z28
+	VMULPS      Z25, Z21, Z21
+	VMULPS      Z26, Z22, Z22
+	VMULPS      Z27, Z23, Z23
+	VMULPS      Z28, Z24, Z24
+	VADDPS      Z13, Z21, Z13
+	VADDPS      Z14, Z22, Z14
+	VADDPS      Z15, Z23, Z15
+	VADDPS      Z16, Z24, Z16
+	VADDPS      constants<>+896(SB), Z13, Z13
+	VADDPS      constants<>+896(SB), Z14, Z14
+	VADDPS      constants<>+896(SB), Z15, Z15
+	VADDPS      constants<>+896(SB), Z16, Z16
+	VSCALEFPS   Z17, Z13, Z13
+	VSCALEFPS   Z18, Z14, Z14
+	VSCALEFPS   Z19, Z15, Z15
+	VSCALEFPS   Z20, Z16, Z16
+	VADDPS      Z4, Z13, Z17
+	VADDPS      Z4, Z14, Z18
+	VADDPS      Z4, Z15, Z19
+	VADDPS      Z4, Z16, Z20
+	VDIVPS      Z17, Z4, Z17
+	VDIVPS      Z18, Z4, Z18
+	VDIVPS      Z19, Z4, Z19
+	VDIVPS      Z20, Z4, Z20
+	VMULPS      constants<>+1088(SB), Z9, Z9
+	VMULPS      constants<>+1088(SB), Z10, Z10
+	VMULPS      constants<>+1088(SB), Z11, Z11
+	VMULPS      constants<>+1088(SB), Z12, Z12
+	VADDPS      constants<>+256(SB), Z9, Z9
+	VADDPS      constants<>+256(SB), Z10, Z10
+	VADDPS      constants<>+256(SB), Z11, Z11
+	VADDPS      constants<>+256(SB), Z12, Z12
+	VMULPS      Z17, Z13, Z13
+	VMULPS      Z18, Z14, Z14
+	VMULPS      Z19, Z15, Z15
+	VMULPS      Z20, Z16, Z16
+	VMULPS      Z13, Z5, Z5
+	VMULPS      Z14, Z6, Z6
+	VMULPS      Z15, Z7, Z7
+	VMULPS      Z16, Z8, Z8
+	VMULPS      Z9, Z5, Z5
+	VMULPS      Z10, Z6, Z6
+	VMULPS      Z11, Z7, Z7
+	VMULPS      Z12, Z8, Z8
+	VADDPS      Z4, Z5, Z5
+	VADDPS      Z4, Z6, Z6
+	VADDPS      Z4, Z7, Z7
+	VADDPS      Z4, Z8, Z8
+	VMOVUPS     (DX)(SI*1), Z9
+	VMOVUPS     64(DX)(SI*1), Z10
+	VMOVUPS     128(DX)(SI*1), Z11
+	VMOVUPS     192(DX)(SI*1), Z12
+	VMULPS      Z5, Z17, Z5
+	VMULPS      Z6, Z18, Z6
+	VMULPS      Z7, Z19, Z7
+	VMULPS      Z8, Z20, Z8
+	VMULPS      Z5, Z9, Z5
+	VMULPS      Z6, Z10, Z6
+	VMULPS      Z7, Z11, Z7
+	VMULPS      Z8, Z12, Z8
+	VMOVUPS     Z5, (AX)(SI*1)
+	VMOVUPS     Z6, 64(AX)(SI*1)
+	VMOVUPS     Z7, 128(AX)(SI*1)
+	VMOVUPS     Z8, 192(AX)(SI*1)
+	ADDQ        $0x00000100, SI
+	SUBQ        $0x40, BX
+	JGE         vectors4x1
+
+fewer4x1:
+	ADDQ $0x40, BX
+	SUBQ $0x20, BX
+	JLT  fewer2x1
+
+vectors2x1:
+	VMOVUPS     (CX)(SI*1), Z5
+	VMOVUPS     64(CX)(SI*1), Z6
+	VMINPS      Z5, Z3, Z5
+	VMINPS      Z6, Z3, Z6
+	VMAXPS      Z5, Z2, Z5
+	VMAXPS      Z6, Z2, Z6
+	VMULPS      Z5, Z5, Z7
+	VMULPS      Z6, Z6, Z8
+	VMULPS      constants<>+192(SB), Z7, Z9
+	VMULPS      constants<>+192(SB), Z8, Z10
+	VADDPS      constants<>+256(SB), Z9, Z9
+	VADDPS      constants<>+256(SB), Z10, Z10
+	VMULPS      Z9, Z5, Z9
+	VMULPS      Z10, Z6, Z10
+	VPXORD      constants<>+320(SB), Z9, Z9
+	VPXORD      constants<>+320(SB), Z10, Z10
+	VMINPS      Z9, Z1, Z9
+	VMINPS      Z10, Z1, Z10
+	VMAXPS      Z9, Z0, Z9
+	VMAXPS      Z10, Z0, Z10
+	VMULPS      constants<>+384(SB), Z9, Z11
+	VMULPS      constants<>+384(SB), Z10, Z12
+	VRNDSCALEPS $0x08, Z11, Z11
+	VRNDSCALEPS $0x08, Z12, Z12
+	VMULPS      constants<>+448(SB), Z11, Z13
+	VMULPS      constants<>+448(SB), Z12, Z14
+	VSUBPS      Z13, Z9, Z9
+	VSUBPS      Z14, Z10, Z10
+	VMULPS      constants<>+512(SB), Z11, Z13
+	VMULPS      constants<>+512(SB), Z12, Z14
+	VSUBPS      Z13, Z9, Z9
+	VSUBPS      Z14, Z10, Z10
+	VMULPS      constants<>+576(SB), Z9, Z13
+	VMULPS      constants<>+576(SB), Z10, Z14
+	VADDPS      constants<>+640(SB), Z13, Z13
+	VADDPS      constants<>+640(SB), Z14, Z14
+	VMULPS      Z9, Z13, Z13
+	VMULPS      Z10, Z14, Z14
+	VADDPS      constants<>+704(SB), Z13, Z13
+	VADDPS      constants<>+704(SB), Z14, Z14
+	VMULPS      Z9, Z13, Z13
+	VMULPS      Z10, Z14, Z14
+	VADDPS      constants<>+768(SB), Z13, Z13
+	VADDPS      constants<>+768(SB), Z14, Z14
+	VMULPS      Z9, Z13, Z13
+	VMULPS      Z10, Z14, Z14
+	VADDPS      constants<>+832(SB), Z13, Z13
+	VADDPS      constants<>+832(SB), Z14, Z14
+	VMULPS      Z9, Z9, Z15
+	VMULPS      Z10, Z10, Z16
+	VMULPS      Z15, Z13, Z13
+	VMULPS      Z16, Z14, Z14
+	VADDPS      Z9, Z13, Z9
+	VADDPS      Z10, Z14, Z10
+	VADDPS      constants<>+896(SB), Z9, Z9
+	VADDPS      constants<>+896(SB), Z10, Z10
+	VSCALEFPS   Z11, Z9, Z9
+	VSCALEFPS   Z12, Z10, Z10
+	VADDPS      Z4, Z9, Z11
+	VADDPS      Z4, Z10, Z12
+	VDIVPS      Z11, Z4, Z11
+	VDIVPS      Z12, Z4, Z12
+	VMULPS      constants<>+1088(SB), Z7, Z7
+	VMULPS      constants<>+1088(SB), Z8, Z8
+	VADDPS      constants<>+256(SB), Z7, Z7
+	VADDPS      constants<>+256(SB), Z8, Z8
+	VMULPS      Z11, Z9, Z9
+	VMULPS      Z12, Z10, Z10
+	VMULPS      Z9, Z5, Z5
+	VMULPS      Z10, Z6, Z6
+	VMULPS      Z7, Z5, Z5
+	VMULPS      Z8, Z6, Z6
+	VADDPS      Z4, Z5, Z5
+	VADDPS      Z4, Z6, Z6
+	VMOVUPS     (DX)(SI*1), Z7
+	VMOVUPS     64(DX)(SI*1), Z8
+	VMULPS      Z5, Z11, Z5
+	VMULPS      Z6, Z12, Z6
+	VMULPS      Z5, Z7, Z5
+	VMULPS      Z6, Z8, Z6
+	VMOVUPS     Z5, (AX)(SI*1)
+	VMOVUPS     Z6, 64(AX)(SI*1)
+	ADDQ        $0x00000080, SI
+	SUBQ        $0x20, BX
+	JGE         vectors2x1
+
+fewer2x1:
+	ADDQ $0x20, BX
+	SUBQ $0x10, BX
+	JLT  tail1
 
 vectors1x1:
 	VMOVUPS     (CX)(SI*1), Z5
@@ -399,7 +865,7 @@ vectors1x1:
 	VMULPS      Z5, Z8, Z5
 	VMULPS      Z5, Z6, Z5
 	VMOVUPS     Z5, (AX)(SI*1)
-	ADDQ        $0x40, SI
+	ADDQ        $0x00000040, SI
 	SUBQ        $0x10, BX
 	JGE         vectors1x1
 
@@ -485,7 +951,7 @@ vectors1x2:
 	VMULPS  Z0, Z7, Z7
 	VMAXPS  Z4, Z7, Z4
 	VMOVUPS Z4, Z4
-	ADDQ    $0x40, R8
+	ADDQ    $0x00000040, R8
 	SUBQ    $0x10, R9
 	JGE     vectors1x2
 
@@ -517,8 +983,178 @@ done2:
 	VMOVUPS       constants<>+0(SB), Z7
 	XORQ          R8, R8
 	MOVQ          BX, R9
-	SUBQ          $0x10, R9
-	JLT           tail3
+	SUBQ          $0x40, R9
+	JLT           fewer4x3
+
+vectors4x3:
+	VMOVUPS     (AX)(R8*1), Z8
+	VMOVUPS     64(AX)(R8*1), Z9
+	VMOVUPS     128(AX)(R8*1), Z10
+	VMOVUPS     192(AX)(R8*1), Z11
+	VMULPS      Z0, Z8, Z8
+	VMULPS      Z0, Z9, Z9
+	VMULPS      Z0, Z10, Z10
+	VMULPS      Z0, Z11, Z11
+	VSUBPS      Z4, Z8, Z8
+	VSUBPS      Z4, Z9, Z9
+	VSUBPS      Z4, Z10, Z10
+	VSUBPS      Z4, Z11, Z11
+	VMAXPS      Z8, Z3, Z8
+	VMAXPS      Z9, Z3, Z9
+	VMAXPS      Z10, Z3, Z10
+	VMAXPS      Z11, Z3, Z11
+	VMULPS      constants<>+384(SB), Z8, Z12
+	VMULPS      constants<>+384(SB), Z9, Z13
+	VMULPS      constants<>+384(SB), Z10, Z14
+	VMULPS      constants<>+384(SB), Z11, Z15
+	VRNDSCALEPS $0x08, Z12, Z12
+	VRNDSCALEPS $0x08, Z13, Z13
+	VRNDSCALEPS $0x08, Z14, Z14
+	VRNDSCALEPS $0x08, Z15, Z15
+	VMULPS      constants<>+448(SB), Z12, Z16
+	VMULPS      constants<>+448(SB), Z13, Z17
+	VMULPS      constants<>+448(SB), Z14, Z18
+	VMULPS      constants<>+448(SB), Z15, Z19
+	VSUBPS      Z16, Z8, Z8
+	VSUBPS      Z17, Z9, Z9
+	VSUBPS      Z18, Z10, Z10
+	VSUBPS      Z19, Z11, Z11
+	VMULPS      constants<>+512(SB), Z12, Z16
+	VMULPS      constants<>+512(SB), Z13, Z17
+	VMULPS      constants<>+512(SB), Z14, Z18
+	VMULPS      constants<>+512(SB), Z15, Z19
+	VSUBPS      Z16, Z8, Z8
+	VSUBPS      Z17, Z9, Z9
+	VSUBPS      Z18, Z10, Z10
+	VSUBPS      Z19, Z11, Z11
+	VMULPS      constants<>+576(SB), Z8, Z16
+	VMULPS      constants<>+576(SB), Z9, Z17
+	VMULPS      constants<>+576(SB), Z10, Z18
+	VMULPS      constants<>+576(SB), Z11, Z19
+	VADDPS      constants<>+640(SB), Z16, Z16
+	VADDPS      constants<>+640(SB), Z17, Z17
+	VADDPS      constants<>+640(SB), Z18, Z18
+	VADDPS      constants<>+640(SB), Z19, Z19
+	VMULPS      Z8, Z16, Z16
+	VMULPS      Z9, Z17, Z17
+	VMULPS      Z10, Z18, Z18
+	VMULPS      Z11, Z19, Z19
+	VADDPS      constants<>+704(SB), Z16, Z16
+	VADDPS      constants<>+704(SB), Z17, Z17
+	VADDPS      constants<>+704(SB), Z18, Z18
+	VADDPS      constants<>+704(SB), Z19, Z19
+	VMULPS      Z8, Z16, Z16
+	VMULPS      Z9, Z17, Z17
+	VMULPS      Z10, Z18, Z18
+	VMULPS      Z11, Z19, Z19
+	VADDPS      constants<>+768(SB), Z16, Z16
+	VADDPS      constants<>+768(SB), Z17, Z17
+	VADDPS      constants<>+768(SB), Z18, Z18
+	VADDPS      constants<>+768(SB), Z19, Z19
+	VMULPS      Z8, Z16, Z16
+	VMULPS      Z9, Z17, Z17
+	VMULPS      Z10, Z18, Z18
+	VMULPS      Z11, Z19, Z19
+	VADDPS      constants<>+832(SB), Z16, Z16
+	VADDPS      constants<>+832(SB), Z17, Z17
+	VADDPS      constants<>+832(SB), Z18, Z18
+	VADDPS      constants<>+832(SB), Z19, Z19
+	VMULPS      Z8, Z8, Z20
+	VMULPS      Z9, Z9, Z21
+	VMULPS      Z10, Z10, Z22
+	VMULPS      Z11, Z11, Z23
+	VMULPS      Z20, Z16, Z16
+	VMULPS      Z21, Z17, Z17
+	VMULPS      Z22, Z18, Z18
+	VMULPS      Z23, Z19, Z19
+	VADDPS      Z8, Z16, Z8
+	VADDPS      Z9, Z17, Z9
+	VADDPS      Z10, Z18, Z10
+	VADDPS      Z11, Z19, Z11
+	VADDPS      constants<>+896(SB), Z8, Z8
+	VADDPS      constants<>+896(SB), Z9, Z9
+	VADDPS      constants<>+896(SB), Z10, Z10
+	VADDPS      constants<>+896(SB), Z11, Z11
+	VSCALEFPS   Z12, Z8, Z8
+	VSCALEFPS   Z13, Z9, Z9
+	VSCALEFPS   Z14, Z10, Z10
+	VSCALEFPS   Z15, Z11, Z11
+	VMOVUPS     Z8, (AX)(R8*1)
+	VMOVUPS     Z9, 64(AX)(R8*1)
+	VMOVUPS     Z10, 128(AX)(R8*1)
+	VMOVUPS     Z11, 192(AX)(R8*1)
+	VADDPS      Z8, Z7, Z7
+	VADDPS      Z9, Z7, Z7
+	VADDPS      Z10, Z7, Z7
+	VADDPS      Z11, Z7, Z7
+	ADDQ        $0x00000100, R8
+	SUBQ        $0x40, R9
+	JGE         vectors4x3
+
+fewer4x3:
+	ADDQ $0x40, R9
+	SUBQ $0x20, R9
+	JLT  fewer2x3
+
+vectors2x3:
+	VMOVUPS     (AX)(R8*1), Z8
+	VMOVUPS     64(AX)(R8*1), Z9
+	VMULPS      Z0, Z8, Z8
+	VMULPS      Z0, Z9, Z9
+	VSUBPS      Z4, Z8, Z8
+	VSUBPS      Z4, Z9, Z9
+	VMAXPS      Z8, Z3, Z8
+	VMAXPS      Z9, Z3, Z9
+	VMULPS      constants<>+384(SB), Z8, Z10
+	VMULPS      constants<>+384(SB), Z9, Z11
+	VRNDSCALEPS $0x08, Z10, Z10
+	VRNDSCALEPS $0x08, Z11, Z11
+	VMULPS      constants<>+448(SB), Z10, Z12
+	VMULPS      constants<>+448(SB), Z11, Z13
+	VSUBPS      Z12, Z8, Z8
+	VSUBPS      Z13, Z9, Z9
+	VMULPS      constants<>+512(SB), Z10, Z12
+	VMULPS      constants<>+512(SB), Z11, Z13
+	VSUBPS      Z12, Z8, Z8
+	VSUBPS      Z13, Z9, Z9
+	VMULPS      constants<>+576(SB), Z8, Z12
+	VMULPS      constants<>+576(SB), Z9, Z13
+	VADDPS      constants<>+640(SB), Z12, Z12
+	VADDPS      constants<>+640(SB), Z13, Z13
+	VMULPS      Z8, Z12, Z12
+	VMULPS      Z9, Z13, Z13
+	VADDPS      constants<>+704(SB), Z12, Z12
+	VADDPS      constants<>+704(SB), Z13, Z13
+	VMULPS      Z8, Z12, Z12
+	VMULPS      Z9, Z13, Z13
+	VADDPS      constants<>+768(SB), Z12, Z12
+	VADDPS      constants<>+768(SB), Z13, Z13
+	VMULPS      Z8, Z12, Z12
+	VMULPS      Z9, Z13, Z13
+	VADDPS      constants<>+832(SB), Z12, Z12
+	VADDPS      constants<>+832(SB), Z13, Z13
+	VMULPS      Z8, Z8, Z14
+	VMULPS      Z9, Z9, Z15
+	VMULPS      Z14, Z12, Z12
+	VMULPS      Z15, Z13, Z13
+	VADDPS      Z8, Z12, Z8
+	VADDPS      Z9, Z13, Z9
+	VADDPS      constants<>+896(SB), Z8, Z8
+	VADDPS      constants<>+896(SB), Z9, Z9
+	VSCALEFPS   Z10, Z8, Z8
+	VSCALEFPS   Z11, Z9, Z9
+	VMOVUPS     Z8, (AX)(R8*1)
+	VMOVUPS     Z9, 64(AX)(R8*1)
+	VADDPS      Z8, Z7, Z7
+	VADDPS      Z9, Z7, Z7
+	ADDQ        $0x00000080, R8
+	SUBQ        $0x20, R9
+	JGE         vectors2x3
+
+fewer2x3:
+	ADDQ $0x20, R9
+	SUBQ $0x10, R9
+	JLT  tail3
 
 vectors1x3:
 	VMOVUPS     (AX)(R8*1), Z8
@@ -546,7 +1182,7 @@ vectors1x3:
 	VSCALEFPS   Z9, Z8, Z8
 	VMOVUPS     Z8, (AX)(R8*1)
 	VADDPS      Z8, Z7, Z7
-	ADDQ        $0x40, R8
+	ADDQ        $0x00000040, R8
 	SUBQ        $0x10, R9
 	JGE         vectors1x3
 
@@ -627,8 +1263,214 @@ rows1:
 	VBROADCASTSS (R9), Z5
 	XORQ         R10, R10
 	MOVQ         SI, R11
-	SUBQ         $0x10, R11
-	JLT          tail2
+	SUBQ         $0x40, R11
+	JLT          fewer4x2
+
+vectors4x2:
+	VMOVUPS     (AX)(R10*1), Z6
+	VMOVUPS     64(AX)(R10*1), Z7
+	VMOVUPS     128(AX)(R10*1), Z8
+	VMOVUPS     192(AX)(R10*1), Z9
+	VMULPS      Z2, Z6, Z6
+	VMULPS      Z2, Z7, Z7
+	VMULPS      Z2, Z8, Z8
+	VMULPS      Z2, Z9, Z9
+	VSUBPS      Z4, Z6, Z6
+	VSUBPS      Z4, Z7, Z7
+	VSUBPS      Z4, Z8, Z8
+	VSUBPS      Z4, Z9, Z9
+	VMINPS      Z6, Z1, Z6
+	VMINPS      Z7, Z1, Z7
+	VMINPS      Z8, Z1, Z8
+	VMINPS      Z9, Z1, Z9
+	VMAXPS      Z6, Z0, Z6
+	VMAXPS      Z7, Z0, Z7
+	VMAXPS      Z8, Z0, Z8
+	VMAXPS      Z9, Z0, Z9
+	VMULPS      constants<>+384(SB), Z6, Z10
+	VMULPS      constants<>+384(SB), Z7, Z11
+	VMULPS      constants<>+384(SB), Z8, Z12
+	VMULPS      constants<>+384(SB), Z9, Z13
+	VRNDSCALEPS $0x08, Z10, Z10
+	VRNDSCALEPS $0x08, Z11, Z11
+	VRNDSCALEPS $0x08, Z12, Z12
+	VRNDSCALEPS $0x08, Z13, Z13
+	VMULPS      constants<>+448(SB), Z10, Z14
+	VMULPS      constants<>+448(SB), Z11, Z15
+	VMULPS      constants<>+448(SB), Z12, Z16
+	VMULPS      constants<>+448(SB), Z13, Z17
+	VSUBPS      Z14, Z6, Z6
+	VSUBPS      Z15, Z7, Z7
+	VSUBPS      Z16, Z8, Z8
+	VSUBPS      Z17, Z9, Z9
+	VMULPS      constants<>+512(SB), Z10, Z14
+	VMULPS      constants<>+512(SB), Z11, Z15
+	VMULPS      constants<>+512(SB), Z12, Z16
+	VMULPS      constants<>+512(SB), Z13, Z17
+	VSUBPS      Z14, Z6, Z6
+	VSUBPS      Z15, Z7, Z7
+	VSUBPS      Z16, Z8, Z8
+	VSUBPS      Z17, Z9, Z9
+	VMULPS      constants<>+576(SB), Z6, Z14
+	VMULPS      constants<>+576(SB), Z7, Z15
+	VMULPS      constants<>+576(SB), Z8, Z16
+	VMULPS      constants<>+576(SB), Z9, Z17
+	VADDPS      constants<>+640(SB), Z14, Z14
+	VADDPS      constants<>+640(SB), Z15, Z15
+	VADDPS      constants<>+640(SB), Z16, Z16
+	VADDPS      constants<>+640(SB), Z17, Z17
+	VMULPS      Z6, Z14, Z14
+	VMULPS      Z7, Z15, Z15
+	VMULPS      Z8, Z16, Z16
+	VMULPS      Z9, Z17, Z17
+	VADDPS      constants<>+704(SB), Z14, Z14
+	VADDPS      constants<>+704(SB), Z15, Z15
+	VADDPS      constants<>+704(SB), Z16, Z16
+	VADDPS      constants<>+704(SB), Z17, Z17
+	VMULPS      Z6, Z14, Z14
+	VMULPS      Z7, Z15, Z15
+	VMULPS      Z8, Z16, Z16
+	VMULPS      Z9, Z17, Z17
+	VADDPS      constants<>+768(SB), Z14, Z14
+	VADDPS      constants<>+768(SB), Z15, Z15
+	VADDPS      constants<>+768(SB), Z16, Z16
+	VADDPS      constants<>+768(SB), Z17, Z17
+	VMULPS      Z6, Z14, Z14
+	VMULPS      Z7, Z15, Z15
+	VMULPS      Z8, Z16, Z16
+	VMULPS      Z9, Z17, Z17
+	VADDPS      constants<>+832(SB), Z14, Z14
+	VADDPS      constants<>+832(SB), Z15, Z15
+	VADDPS      constants<>+832(SB), Z16, Z16
+	VADDPS      constants<>+832(SB), Z17, Z17
+	VMULPS      Z6, Z6, Z18
+	VMULPS      Z7, Z7, Z19
+	VMULPS      Z8, Z8, Z20
+	VMULPS      Z9, Z9, Z21
+	VMULPS      Z18, Z14, Z14
+	VMULPS      Z19, Z15, Z15
+	VMULPS      Z20, Z16, Z16
+	VMULPS      Z21, Z17, Z17
+	VADDPS      Z6, Z14, Z6
+	VADDPS      Z7, Z15, Z7
+	VADDPS      Z8, Z16, Z8
+	VADDPS      Z9, Z17, Z9
+	VADDPS      constants<>+896(SB), Z6, Z6
+	VADDPS      constants<>+896(SB), Z7, Z7
+	VADDPS      constants<>+896(SB), Z8, Z8
+	VADDPS      constants<>+896(SB), Z9, Z9
+	VSCALEFPS   Z10, Z6, Z6
+	VSCALEFPS   Z11, Z7, Z7
+	VSCALEFPS   Z12, Z8, Z8
+	VSCALEFPS   Z13, Z9, Z9
+	VMULPS      Z3, Z6, Z6
+	VMULPS      Z3, Z7, Z7
+	VMULPS      Z3, Z8, Z8
+	VMULPS      Z3, Z9, Z9
+	VMOVUPS     Z6, (AX)(R10*1)
+	VMOVUPS     Z7, 64(AX)(R10*1)
+	VMOVUPS     Z8, 128(AX)(R10*1)
+	VMOVUPS     Z9, 192(AX)(R10*1)
+	VMOVUPS     (CX)(R10*1), Z10
+	VMOVUPS     64(CX)(R10*1), Z11
+	VMOVUPS     128(CX)(R10*1), Z12
+	VMOVUPS     192(CX)(R10*1), Z13
+	VSUBPS      Z5, Z10, Z10
+	VSUBPS      Z5, Z11, Z11
+	VSUBPS      Z5, Z12, Z12
+	VSUBPS      Z5, Z13, Z13
+	VMULPS      Z10, Z6, Z6
+	VMULPS      Z11, Z7, Z7
+	VMULPS      Z12, Z8, Z8
+	VMULPS      Z13, Z9, Z9
+	VMULPS      Z2, Z6, Z6
+	VMULPS      Z2, Z7, Z7
+	VMULPS      Z2, Z8, Z8
+	VMULPS      Z2, Z9, Z9
+	VMOVUPS     Z6, (CX)(R10*1)
+	VMOVUPS     Z7, 64(CX)(R10*1)
+	VMOVUPS     Z8, 128(CX)(R10*1)
+	VMOVUPS     Z9, 192(CX)(R10*1)
+	ADDQ        $0x00000100, R10
+	SUBQ        $0x40, R11
+	JGE         vectors4x2
+
+fewer4x2:
+	ADDQ $0x40, R11
+	SUBQ $0x20, R11
+	JLT  fewer2x2
+
+vectors2x2:
+	VMOVUPS     (AX)(R10*1), Z6
+	VMOVUPS     64(AX)(R10*1), Z7
+	VMULPS      Z2, Z6, Z6
+	VMULPS      Z2, Z7, Z7
+	VSUBPS      Z4, Z6, Z6
+	VSUBPS      Z4, Z7, Z7
+	VMINPS      Z6, Z1, Z6
+	VMINPS      Z7, Z1, Z7
+	VMAXPS      Z6, Z0, Z6
+	VMAXPS      Z7, Z0, Z7
+	VMULPS      constants<>+384(SB), Z6, Z8
+	VMULPS      constants<>+384(SB), Z7, Z9
+	VRNDSCALEPS $0x08, Z8, Z8
+	VRNDSCALEPS $0x08, Z9, Z9
+	VMULPS      constants<>+448(SB), Z8, Z10
+	VMULPS      constants<>+448(SB), Z9, Z11
+	VSUBPS      Z10, Z6, Z6
+	VSUBPS      Z11, Z7, Z7
+	VMULPS      constants<>+512(SB), Z8, Z10
+	VMULPS      constants<>+512(SB), Z9, Z11
+	VSUBPS      Z10, Z6, Z6
+	VSUBPS      Z11, Z7, Z7
+	VMULPS      constants<>+576(SB), Z6, Z10
+	VMULPS      constants<>+576(SB), Z7, Z11
+	VADDPS      constants<>+640(SB), Z10, Z10
+	VADDPS      constants<>+640(SB), Z11, Z11
+	VMULPS      Z6, Z10, Z10
+	VMULPS      Z7, Z11, Z11
+	VADDPS      constants<>+704(SB), Z10, Z10
+	VADDPS      constants<>+704(SB), Z11, Z11
+	VMULPS      Z6, Z10, Z10
+	VMULPS      Z7, Z11, Z11
+	VADDPS      constants<>+768(SB), Z10, Z10
+	VADDPS      constants<>+768(SB), Z11, Z11
+	VMULPS      Z6, Z10, Z10
+	VMULPS      Z7, Z11, Z11
+	VADDPS      constants<>+832(SB), Z10, Z10
+	VADDPS      constants<>+832(SB), Z11, Z11
+	VMULPS      Z6, Z6, Z12
+	VMULPS      Z7, Z7, Z13
+	VMULPS      Z12, Z10, Z10
+	VMULPS      Z13, Z11, Z11
+	VADDPS      Z6, Z10, Z6
+	VADDPS      Z7, Z11, Z7
+	VADDPS      constants<>+896(SB), Z6, Z6
+	VADDPS      constants<>+896(SB), Z7, Z7
+	VSCALEFPS   Z8, Z6, Z6
+	VSCALEFPS   Z9, Z7, Z7
+	VMULPS      Z3, Z6, Z6
+	VMULPS      Z3, Z7, Z7
+	VMOVUPS     Z6, (AX)(R10*1)
+	VMOVUPS     Z7, 64(AX)(R10*1)
+	VMOVUPS     (CX)(R10*1), Z8
+	VMOVUPS     64(CX)(R10*1), Z9
+	VSUBPS      Z5, Z8, Z8
+	VSUBPS      Z5, Z9, Z9
+	VMULPS      Z8, Z6, Z6
+	VMULPS      Z9, Z7, Z7
+	VMULPS      Z2, Z6, Z6
+	VMULPS      Z2, Z7, Z7
+	VMOVUPS     Z6, (CX)(R10*1)
+	VMOVUPS     Z7, 64(CX)(R10*1)
+	ADDQ        $0x00000080, R10
+	SUBQ        $0x20, R11
+	JGE         vectors2x2
+
+fewer2x2:
+	ADDQ $0x20, R11
+	SUBQ $0x10, R11
+	JLT  tail2
 
 vectors1x2:
 	VMOVUPS     (AX)(R10*1), Z6
@@ -662,7 +1504,7 @@ vectors1x2:
 	VMULPS      Z7, Z6, Z6
 	VMULPS      Z2, Z6, Z6
 	VMOVUPS     Z6, (CX)(R10*1)
-	ADDQ        $0x40, R10
+	ADDQ        $0x00000040, R10
 	SUBQ        $0x10, R11
 	JGE         vectors1x2
 
@@ -748,7 +1590,7 @@ vectors1x3:
 	VADDPS  Z2, Z0, Z0
 	VMOVUPS (R13)(R10*1), Z2
 	VADDPS  Z2, Z1, Z1
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x3
 
@@ -804,7 +1646,7 @@ vectors1x4:
 	VSUBPS  Z1, Z4, Z4
 	VMULPS  Z4, Z4, Z4
 	VADDPS  Z4, Z3, Z3
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x4
 
@@ -878,7 +1720,7 @@ vectors1x5:
 	VMULPS  Z4, Z6, Z4
 	VADDPS  Z5, Z4, Z4
 	VMOVUPS Z4, (R14)(R10*1)
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x5
 
@@ -927,7 +1769,7 @@ one1:
 vectors1x6:
 	VMOVUPS (BX)(R10*1), Z1
 	VADDPS  Z1, Z0, Z0
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x6
 
@@ -965,7 +1807,7 @@ vectors1x7:
 	VSUBPS  Z0, Z2, Z2
 	VMULPS  Z2, Z2, Z2
 	VADDPS  Z2, Z1, Z1
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x7
 
@@ -1013,7 +1855,7 @@ vectors1x8:
 	VMULPS  Z2, Z4, Z2
 	VADDPS  Z3, Z2, Z2
 	VMOVUPS Z2, (AX)(R10*1)
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x8
 
@@ -1095,7 +1937,7 @@ vectors1x3:
 	VADDPS  Z8, Z5, Z5
 	VMULPS  Z9, Z8, Z8
 	VADDPS  Z8, Z7, Z7
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x3
 
@@ -1195,7 +2037,7 @@ vectors1x4:
 	VSUBPS  Z9, Z8, Z8
 	VMULPS  Z8, Z3, Z8
 	VMOVUPS Z8, (R13)(R10*1)
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x4
 
@@ -1263,7 +2105,7 @@ vectors1x5:
 	VADDPS  Z4, Z2, Z2
 	VMULPS  Z5, Z4, Z4
 	VADDPS  Z4, Z3, Z3
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x5
 
@@ -1324,7 +2166,7 @@ vectors1x6:
 	VSUBPS  Z5, Z4, Z4
 	VMULPS  Z4, Z1, Z4
 	VMOVUPS Z4, (AX)(R10*1)
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x6
 
@@ -1409,7 +2251,7 @@ rows2:
 	VMOVUPS      Z2, (CX)(R10*1)
 	VMOVUPS      Z1, 64(AX)(R10*1)
 	VMOVUPS      Z3, 64(CX)(R10*1)
-	ADDQ         $0x80, R10
+	ADDQ         $0x00000080, R10
 	SUBQ         $0x20, R8
 	JGE          vectors2x1
 
@@ -1441,7 +2283,7 @@ rows3:
 	JNZ          rows3
 	VMOVUPS      Z0, (AX)(R10*1)
 	VMOVUPS      Z1, (CX)(R10*1)
-	ADDQ         $0x40, R10
+	ADDQ         $0x00000040, R10
 	SUBQ         $0x10, R8
 	JGE          vectors1x2
 
@@ -1494,7 +2336,7 @@ vectors1x1:
 	VMOVUPS (AX)(DX*1), Z1
 	VPANDD  constants<>+1280(SB), Z1, Z1
 	VPMAXUD Z1, Z0, Z0
-	ADDQ    $0x40, DX
+	ADDQ    $0x00000040, DX
 	SUBQ    $0x10, CX
 	JGE     vectors1x1
 
@@ -1551,7 +2393,7 @@ vectors1x1:
 	VCVTPS2DQ Z6, Z5
 	VPADDD    Z8, Z5, Z5
 	VMOVUPS   Z5, (AX)(BX*1)
-	ADDQ      $0x40, BX
+	ADDQ      $0x00000040, BX
 	SUBQ      $0x10, DX
 	JGE       vectors1x1
 
@@ -1594,7 +2436,7 @@ vectors1x1:
 	VMOVUPS (CX)(BX*1), Z1
 	VPADDD  Z1, Z0, Z0
 	VMOVUPS Z0, (AX)(BX*1)
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -1636,7 +2478,7 @@ vectors1x1:
 	VPSRLQ  $0x20, Z2, Z3
 	VPADDQ  Z2, Z0, Z0
 	VPADDQ  Z3, Z1, Z1
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -1712,7 +2554,7 @@ vectors1x1:
 	VDIVPS       Z0, Z1, Z0
 	VSUBPS       Z0, Z2, Z0
 	VMOVUPS      Z0, (AX)(R8*1)
-	ADDQ         $0x40, R8
+	ADDQ         $0x00000040, R8
 	SUBQ         $0x10, SI
 	JGE          vectors1x1
 
@@ -1831,7 +2673,7 @@ vectors1x1:
 	VADDPS  Y3, Y1, Y1
 	VMOVUPS Y0, (AX)(SI*1)
 	VMOVUPS Y1, 32(AX)(SI*1)
-	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, SI
 	SUBQ    $0x10, BX
 	JGE     vectors1x1
 
@@ -1874,7 +2716,7 @@ vectors1x1:
 	VMULPS  Y0, Y2, Y2
 	VMOVUPS Y1, (AX)(BX*1)
 	VMOVUPS Y2, 32(AX)(BX*1)
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -1918,7 +2760,7 @@ vectors1x1:
 	VMULPS  Y5, Y3, Y3
 	VADDPS  Y2, Y0, Y0
 	VADDPS  Y3, Y1, Y1
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -1971,7 +2813,7 @@ vectors1x1:
 	VBLENDVPS Y3, Y2, Y0, Y2
 	VMOVUPS   Y1, (AX)(BX*1)
 	VMOVUPS   Y2, 32(AX)(BX*1)
-	ADDQ      $0x40, BX
+	ADDQ      $0x00000040, BX
 	SUBQ      $0x10, DX
 	JGE       vectors1x1
 
@@ -2019,7 +2861,7 @@ vectors1x1:
 	VBLENDVPS Y2, Y4, Y0, Y2
 	VMOVUPS   Y1, (AX)(SI*1)
 	VMOVUPS   Y2, 32(AX)(SI*1)
-	ADDQ      $0x40, SI
+	ADDQ      $0x00000040, SI
 	SUBQ      $0x10, BX
 	JGE       vectors1x1
 
@@ -2074,7 +2916,7 @@ rows2:
 	JNZ     rows2
 	VMOVUPS Y0, (AX)(SI*1)
 	VMOVUPS Y1, 32(AX)(SI*1)
-	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, SI
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -2197,7 +3039,7 @@ vectors1x1:
 	VDIVPS  Y5, Y3, Y3
 	VMOVUPS Y2, (AX)(BX*1)
 	VMOVUPS Y3, 32(AX)(BX*1)
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -2409,7 +3251,7 @@ vectors1x1:
 	VMULPS  Y6, Y8, Y6
 	VMOVUPS Y5, (AX)(SI*1)
 	VMOVUPS Y6, 32(AX)(SI*1)
-	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, SI
 	SUBQ    $0x10, BX
 	JGE     vectors1x1
 
@@ -2559,7 +3401,7 @@ vectors1x2:
 	VMAXPS  Y5, Y7, Y5
 	VMOVUPS Y4, Y4
 	VMOVUPS Y5, Y5
-	ADDQ    $0x40, R8
+	ADDQ    $0x00000040, R8
 	SUBQ    $0x10, R9
 	JGE     vectors1x2
 
@@ -2668,7 +3510,7 @@ vectors1x3:
 	VMOVUPS Y8, 32(AX)(R8*1)
 	VADDPS  Y7, Y5, Y5
 	VADDPS  Y8, Y6, Y6
-	ADDQ    $0x40, R8
+	ADDQ    $0x00000040, R8
 	SUBQ    $0x10, R9
 	JGE     vectors1x3
 
@@ -2876,7 +3718,7 @@ vectors1x2:
 	VMULPS  Y2, Y7, Y7
 	VMOVUPS Y6, (CX)(R10*1)
 	VMOVUPS Y7, 32(CX)(R10*1)
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x2
 
@@ -3017,7 +3859,7 @@ vectors1x3:
 	VMOVUPS 32(R13)(R10*1), Y5
 	VADDPS  Y4, Y2, Y2
 	VADDPS  Y5, Y3, Y3
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x3
 
@@ -3085,7 +3927,7 @@ vectors1x4:
 	VMULPS  Y7, Y7, Y7
 	VADDPS  Y6, Y4, Y4
 	VADDPS  Y7, Y5, Y5
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x4
 
@@ -3181,7 +4023,7 @@ vectors1x5:
 	VADDPS  Y7, Y5, Y5
 	VMOVUPS Y4, (R14)(R10*1)
 	VMOVUPS Y5, 32(R14)(R10*1)
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x5
 
@@ -3247,7 +4089,7 @@ vectors1x6:
 	VMOVUPS 32(BX)(R10*1), Y3
 	VADDPS  Y2, Y0, Y0
 	VADDPS  Y3, Y1, Y1
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x6
 
@@ -3291,7 +4133,7 @@ vectors1x7:
 	VMULPS  Y4, Y4, Y4
 	VADDPS  Y3, Y1, Y1
 	VADDPS  Y4, Y2, Y2
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x7
 
@@ -3351,7 +4193,7 @@ vectors1x8:
 	VADDPS  Y5, Y3, Y3
 	VMOVUPS Y2, (AX)(R10*1)
 	VMOVUPS Y3, 32(AX)(R10*1)
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x8
 
@@ -3433,7 +4275,7 @@ vectors1x2:
 	VMULPS  Y9, Y7, Y7
 	VADDPS  Y6, Y4, Y4
 	VADDPS  Y7, Y5, Y5
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x2
 
@@ -3513,7 +4355,7 @@ vectors1x3:
 	VMULPS  Y5, Y1, Y5
 	VMOVUPS Y4, (AX)(R10*1)
 	VMOVUPS Y5, 32(AX)(R10*1)
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x3
 
@@ -3609,7 +4451,7 @@ rows2:
 	VMOVUPS      Y1, 32(AX)(R10*1)
 	VMOVUPS      Y2, (CX)(R10*1)
 	VMOVUPS      Y3, 32(CX)(R10*1)
-	ADDQ         $0x40, R10
+	ADDQ         $0x00000040, R10
 	SUBQ         $0x10, R8
 	JGE          vectors1x1
 
@@ -3677,7 +4519,7 @@ vectors1x1:
 	VPAND   constants<>+1280(SB), Y3, Y3
 	VPMAXUD Y2, Y0, Y0
 	VPMAXUD Y3, Y1, Y1
-	ADDQ    $0x40, DX
+	ADDQ    $0x00000040, DX
 	SUBQ    $0x10, CX
 	JGE     vectors1x1
 
@@ -3747,7 +4589,7 @@ vectors1x1:
 	VPADDD    Y8, Y6, Y6
 	VMOVUPS   Y5, (AX)(BX*1)
 	VMOVUPS   Y6, 32(AX)(BX*1)
-	ADDQ      $0x40, BX
+	ADDQ      $0x00000040, BX
 	SUBQ      $0x10, DX
 	JGE       vectors1x1
 
@@ -3805,7 +4647,7 @@ vectors1x1:
 	VPADDD  Y3, Y1, Y1
 	VMOVUPS Y0, (AX)(BX*1)
 	VMOVUPS Y1, 32(AX)(BX*1)
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -3861,7 +4703,7 @@ vectors1x1:
 	VPADDQ  Y6, Y2, Y2
 	VPADDQ  Y5, Y1, Y1
 	VPADDQ  Y7, Y3, Y3
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -3972,7 +4814,7 @@ vectors1x1:
 	VSUBPS       Y1, Y5, Y1
 	VMOVUPS      Y0, (AX)(R8*1)
 	VMOVUPS      Y1, 32(AX)(R8*1)
-	ADDQ         $0x40, R8
+	ADDQ         $0x00000040, R8
 	SUBQ         $0x10, SI
 	JGE          vectors1x1
 

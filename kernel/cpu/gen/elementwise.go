@@ -100,8 +100,8 @@ func (s *set) reluBackward() {
 func (s *set) gelu() {
 	p := s.begin("gelu", "(y, x *float32, n int)", "y = gelu(x).", "y", "x", "n")
 	lo, hi := s.limits()
-	s.row(p[2], func(m *mask) {
-		x := s.load(s.at(p[1]), m)
+	s.rowWide(p[2], func(vectors int, m *mask) {
+		x := s.loads(vectors, s.at(p[1]), m)
 		v, _ := s.minusU2(x)
 		s.store(s.div(x, s.plus(s.expOf(v, lo, hi), f(1))), s.at(p[0]), m)
 	})
@@ -112,14 +112,14 @@ func (s *set) geluBackward() {
 	p := s.begin("geluBackward", "(dx, x, dy *float32, n int)", "dx = dy * gelu'(x).", "dx", "x", "dy", "n")
 	lo, hi := s.limits()
 	least, most, one := s.constant(f(-coeff.GeluX)), s.constant(f(coeff.GeluX)), s.constant(f(1))
-	s.row(p[3], func(m *mask) {
-		x := s.above(s.below(s.load(s.at(p[1]), m), most), least)
+	s.rowWide(p[3], func(vectors int, m *mask) {
+		x := s.above(s.below(s.loads(vectors, s.at(p[1]), m), most), least)
 		v, sq := s.minusU2(x)
 		e := s.expOf(v, lo, hi)
 		sigmoid := s.div(one, s.plus(e, one))
 		slope := s.plus(s.mul(sq, f(coeff.GeluC)), f(coeff.GeluA))
 		d := s.plus(s.mul(s.mul(x, s.mul(e, sigmoid)), slope), one)
-		s.store(s.mul(s.load(s.at(p[2]), m), s.mul(sigmoid, d)), s.at(p[0]), m)
+		s.store(s.mul(s.loads(vectors, s.at(p[2]), m), s.mul(sigmoid, d)), s.at(p[0]), m)
 	})
 	s.end()
 }

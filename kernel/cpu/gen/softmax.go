@@ -27,8 +27,8 @@ func (s *set) softmax() {
 		top := s.fold(acc, maximum)
 		VMOVSS(top, Mem{Base: stats})
 		max, total := s.spread(top), s.zeros()
-		s.row(n, func(m *mask) {
-			x := s.mul(s.load(s.at(e), m), scale) // again, since to store and to load it would take longer
+		s.rowWide(n, func(vectors int, m *mask) {
+			x := s.mul(s.loads(vectors, s.at(e), m), scale) // again, since to store and to load it would take longer
 			x = s.expBelow(s.sub(x, max), lo)
 			s.store(x, s.at(e), m)
 			s.addTo(total, s.keep(x, zero, m))
@@ -53,11 +53,11 @@ func (s *set) softmaxBackward() {
 		VMOVSS(f(1), inv)
 		VDIVSS(Mem{Base: stats, Disp: 4}, inv, inv)
 		max, invs, del := s.spread(Mem{Base: stats}), s.spread(inv), s.spread(Mem{Base: delta})
-		s.row(n, func(m *mask) {
-			x := s.sub(s.mul(s.load(s.at(e), m), scale), max)
+		s.rowWide(n, func(vectors int, m *mask) {
+			x := s.sub(s.mul(s.loads(vectors, s.at(e), m), scale), max)
 			x = s.mul(s.expOf(x, lo, hi), invs)
 			s.store(x, s.at(e), m)
-			d := s.mul(x, s.sub(s.load(s.at(ds), m), del))
+			d := s.mul(x, s.sub(s.loads(vectors, s.at(ds), m), del))
 			s.store(s.mul(d, scale), s.at(ds), m)
 		})
 		ADDQ(Imm(8), stats)
