@@ -927,37 +927,286 @@ done1:
 // Requires: AVX, AVX512F
 TEXT ·softmax512(SB), NOSPLIT, $0-56
 	MOVQ         e+0(FP), AX
-	MOVQ         ld+8(FP), CX
-	MOVQ         rows+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         grow+32(FP), SI
-	MOVQ         stats+48(FP), DI
+	MOVQ         ld+8(FP), DX
+	MOVQ         rows+16(FP), BX
+	MOVQ         n+24(FP), CX
+	MOVQ         grow+32(FP), DI
+	MOVQ         stats+48(FP), SI
 	VBROADCASTSS scale+40(FP), Z0
 	VMOVUPS      constants<>+1152(SB), Z1
 	VMOVUPS      constants<>+0(SB), Z2
 	VMOVUPS      constants<>+64(SB), Z3
 	VMOVUPS      constants<>+128(SB), Z4
-	SHLQ         $0x02, CX
+	SHLQ         $0x02, DX
+	CMPQ         CX, $0x10
+	JLE          long
+	CMPQ         CX, $0x20
+	JG           long
+	TESTQ        DI, DI
+	JNZ          long
+	MOVQ         $+1, DI
+	SHLQ         CL, DI
+	DECQ         DI
+	KMOVW        DI, K1
+	SHRQ         $0x10, DI
+	KMOVW        DI, K2
+	MOVQ         BX, CX
+	ANDQ         $0x01, BX
+	SHRQ         $0x01, CX
+	JZ           one1
 
-rows1:
+rows2:
+	VMOVUPS.Z     (AX), K1, Z2
+	VMOVUPS.Z     64(AX), K2, Z4
+	VMOVUPS.Z     (AX)(DX*1), K1, Z5
+	VMOVUPS.Z     64(AX)(DX*1), K2, Z6
+	VMULPS        Z0, Z2, Z2
+	VMULPS        Z0, Z4, Z4
+	VMULPS        Z0, Z5, Z5
+	VMULPS        Z0, Z6, Z6
+	VMOVUPS       Z1, Z7
+	VMAXPS        Z7, Z2, K1, Z7
+	VMAXPS        Z7, Z4, K2, Z7
+	VEXTRACTF64X4 $0x01, Z7, Y8
+	VMAXPS        Y7, Y8, Y8
+	VEXTRACTF128  $0x01, Y8, X7
+	VMAXPS        X8, X7, X7
+	VPERMILPS     $0x0e, X7, X8
+	VMAXPS        X7, X8, X7
+	VPERMILPS     $0x01, X7, X8
+	VMAXPS        X7, X8, X7
+	VMOVSS        X7, (SI)
+	VBROADCASTSS  X7, Z7
+	VMOVUPS       Z1, Z8
+	VMAXPS        Z8, Z5, K1, Z8
+	VMAXPS        Z8, Z6, K2, Z8
+	VEXTRACTF64X4 $0x01, Z8, Y9
+	VMAXPS        Y8, Y9, Y9
+	VEXTRACTF128  $0x01, Y9, X8
+	VMAXPS        X9, X8, X8
+	VPERMILPS     $0x0e, X8, X9
+	VMAXPS        X8, X9, X8
+	VPERMILPS     $0x01, X8, X9
+	VMAXPS        X8, X9, X8
+	VMOVSS        X8, 8(SI)
+	VBROADCASTSS  X8, Z8
+	VSUBPS        Z7, Z2, Z2
+	VSUBPS        Z7, Z4, Z4
+	VSUBPS        Z8, Z5, Z5
+	VSUBPS        Z8, Z6, Z6
+	VMAXPS        Z2, Z3, Z2
+	VMAXPS        Z4, Z3, Z4
+	VMAXPS        Z5, Z3, Z5
+	VMAXPS        Z6, Z3, Z6
+	VMULPS        constants<>+384(SB), Z2, Z7
+	VMULPS        constants<>+384(SB), Z4, Z8
+	VMULPS        constants<>+384(SB), Z5, Z9
+	VMULPS        constants<>+384(SB), Z6, Z10
+	VRNDSCALEPS   $0x08, Z7, Z7
+	VRNDSCALEPS   $0x08, Z8, Z8
+	VRNDSCALEPS   $0x08, Z9, Z9
+	VRNDSCALEPS   $0x08, Z10, Z10
+	VMULPS        constants<>+448(SB), Z7, Z11
+	VMULPS        constants<>+448(SB), Z8, Z12
+	VMULPS        constants<>+448(SB), Z9, Z13
+	VMULPS        constants<>+448(SB), Z10, Z14
+	VSUBPS        Z11, Z2, Z2
+	VSUBPS        Z12, Z4, Z4
+	VSUBPS        Z13, Z5, Z5
+	VSUBPS        Z14, Z6, Z6
+	VMULPS        constants<>+512(SB), Z7, Z11
+	VMULPS        constants<>+512(SB), Z8, Z12
+	VMULPS        constants<>+512(SB), Z9, Z13
+	VMULPS        constants<>+512(SB), Z10, Z14
+	VSUBPS        Z11, Z2, Z2
+	VSUBPS        Z12, Z4, Z4
+	VSUBPS        Z13, Z5, Z5
+	VSUBPS        Z14, Z6, Z6
+	VMULPS        constants<>+576(SB), Z2, Z11
+	VMULPS        constants<>+576(SB), Z4, Z12
+	VMULPS        constants<>+576(SB), Z5, Z13
+	VMULPS        constants<>+576(SB), Z6, Z14
+	VADDPS        constants<>+640(SB), Z11, Z11
+	VADDPS        constants<>+640(SB), Z12, Z12
+	VADDPS        constants<>+640(SB), Z13, Z13
+	VADDPS        constants<>+640(SB), Z14, Z14
+	VMULPS        Z2, Z11, Z11
+	VMULPS        Z4, Z12, Z12
+	VMULPS        Z5, Z13, Z13
+	VMULPS        Z6, Z14, Z14
+	VADDPS        constants<>+704(SB), Z11, Z11
+	VADDPS        constants<>+704(SB), Z12, Z12
+	VADDPS        constants<>+704(SB), Z13, Z13
+	VADDPS        constants<>+704(SB), Z14, Z14
+	VMULPS        Z2, Z11, Z11
+	VMULPS        Z4, Z12, Z12
+	VMULPS        Z5, Z13, Z13
+	VMULPS        Z6, Z14, Z14
+	VADDPS        constants<>+768(SB), Z11, Z11
+	VADDPS        constants<>+768(SB), Z12, Z12
+	VADDPS        constants<>+768(SB), Z13, Z13
+	VADDPS        constants<>+768(SB), Z14, Z14
+	VMULPS        Z2, Z11, Z11
+	VMULPS        Z4, Z12, Z12
+	VMULPS        Z5, Z13, Z13
+	VMULPS        Z6, Z14, Z14
+	VADDPS        constants<>+832(SB), Z11, Z11
+	VADDPS        constants<>+832(SB), Z12, Z12
+	VADDPS        constants<>+832(SB), Z13, Z13
+	VADDPS        constants<>+832(SB), Z14, Z14
+	VMULPS        Z2, Z2, Z15
+	VMULPS        Z4, Z4, Z16
+	VMULPS        Z5, Z5, Z17
+	VMULPS        Z6, Z6, Z18
+	VMULPS        Z15, Z11, Z11
+	VMULPS        Z16, Z12, Z12
+	VMULPS        Z17, Z13, Z13
+	VMULPS        Z18, Z14, Z14
+	VADDPS        Z2, Z11, Z2
+	VADDPS        Z4, Z12, Z4
+	VADDPS        Z5, Z13, Z5
+	VADDPS        Z6, Z14, Z6
+	VADDPS        constants<>+896(SB), Z2, Z2
+	VADDPS        constants<>+896(SB), Z4, Z4
+	VADDPS        constants<>+896(SB), Z5, Z5
+	VADDPS        constants<>+896(SB), Z6, Z6
+	VSCALEFPS     Z7, Z2, Z2
+	VSCALEFPS     Z8, Z4, Z4
+	VSCALEFPS     Z9, Z5, Z5
+	VSCALEFPS     Z10, Z6, Z6
+	VMOVUPS       Z2, K1, (AX)
+	VMOVUPS       Z4, K2, 64(AX)
+	VMOVUPS       Z5, K1, (AX)(DX*1)
+	VMOVUPS       Z6, K2, 64(AX)(DX*1)
+	VMOVUPS.Z     Z2, K1, Z2
+	VADDPS        Z4, Z2, K2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y4
+	VADDPS        Y4, Y2, Y4
+	VEXTRACTF128  $0x01, Y4, X2
+	VADDPS        X2, X4, X2
+	VPERMILPS     $0x0e, X2, X4
+	VADDPS        X4, X2, X2
+	VPERMILPS     $0x01, X2, X4
+	VADDPS        X4, X2, X2
+	VMOVSS        X2, 4(SI)
+	VMOVUPS.Z     Z5, K1, Z2
+	VADDPS        Z6, Z2, K2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y4
+	VADDPS        Y4, Y2, Y4
+	VEXTRACTF128  $0x01, Y4, X2
+	VADDPS        X2, X4, X2
+	VPERMILPS     $0x0e, X2, X4
+	VADDPS        X4, X2, X2
+	VPERMILPS     $0x01, X2, X4
+	VADDPS        X4, X2, X2
+	VMOVSS        X2, 12(SI)
+	ADDQ          $0x10, SI
+	LEAQ          (AX)(DX*2), AX
+	DECQ          CX
+	JNZ           rows2
+	TESTQ         BX, BX
+	JZ            done1
+
+one1:
+	VMOVUPS.Z     (AX), K1, Z2
+	VMOVUPS.Z     64(AX), K2, Z4
+	VMULPS        Z0, Z2, Z2
+	VMULPS        Z0, Z4, Z0
+	VMOVUPS       Z1, Z1
+	VMAXPS        Z1, Z2, K1, Z1
+	VMAXPS        Z1, Z0, K2, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y4
+	VMAXPS        Y1, Y4, Y4
+	VEXTRACTF128  $0x01, Y4, X1
+	VMAXPS        X4, X1, X1
+	VPERMILPS     $0x0e, X1, X4
+	VMAXPS        X1, X4, X1
+	VPERMILPS     $0x01, X1, X4
+	VMAXPS        X1, X4, X1
+	VMOVSS        X1, (SI)
+	VBROADCASTSS  X1, Z1
+	VSUBPS        Z1, Z2, Z2
+	VSUBPS        Z1, Z0, Z0
+	VMAXPS        Z2, Z3, Z1
+	VMAXPS        Z0, Z3, Z0
+	VMULPS        constants<>+384(SB), Z1, Z2
+	VMULPS        constants<>+384(SB), Z0, Z3
+	VRNDSCALEPS   $0x08, Z2, Z2
+	VRNDSCALEPS   $0x08, Z3, Z3
+	VMULPS        constants<>+448(SB), Z2, Z4
+	VMULPS        constants<>+448(SB), Z3, Z5
+	VSUBPS        Z4, Z1, Z1
+	VSUBPS        Z5, Z0, Z0
+	VMULPS        constants<>+512(SB), Z2, Z4
+	VMULPS        constants<>+512(SB), Z3, Z5
+	VSUBPS        Z4, Z1, Z1
+	VSUBPS        Z5, Z0, Z0
+	VMULPS        constants<>+576(SB), Z1, Z4
+	VMULPS        constants<>+576(SB), Z0, Z5
+	VADDPS        constants<>+640(SB), Z4, Z4
+	VADDPS        constants<>+640(SB), Z5, Z5
+	VMULPS        Z1, Z4, Z4
+	VMULPS        Z0, Z5, Z5
+	VADDPS        constants<>+704(SB), Z4, Z4
+	VADDPS        constants<>+704(SB), Z5, Z5
+	VMULPS        Z1, Z4, Z4
+	VMULPS        Z0, Z5, Z5
+	VADDPS        constants<>+768(SB), Z4, Z4
+	VADDPS        constants<>+768(SB), Z5, Z5
+	VMULPS        Z1, Z4, Z4
+	VMULPS        Z0, Z5, Z5
+	VADDPS        constants<>+832(SB), Z4, Z4
+	VADDPS        constants<>+832(SB), Z5, Z5
+	VMULPS        Z1, Z1, Z6
+	VMULPS        Z0, Z0, Z7
+	VMULPS        Z6, Z4, Z4
+	VMULPS        Z7, Z5, Z5
+	VADDPS        Z1, Z4, Z1
+	VADDPS        Z0, Z5, Z0
+	VADDPS        constants<>+896(SB), Z1, Z1
+	VADDPS        constants<>+896(SB), Z0, Z0
+	VSCALEFPS     Z2, Z1, Z1
+	VSCALEFPS     Z3, Z0, Z0
+	VMOVUPS       Z1, K1, (AX)
+	VMOVUPS       Z0, K2, 64(AX)
+	VMOVUPS.Z     Z1, K1, Z1
+	VADDPS        Z0, Z1, K2, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0x0e, X1, X0
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x01, X1, X0
+	VADDPS        X0, X1, X1
+	VMOVSS        X1, 4(SI)
+	ADDQ          $0x08, SI
+	LEAQ          (AX)(DX*1), AX
+
+done1:
+	VZEROUPPER
+	RET
+
+long:
+rows3:
 	VMOVUPS Z1, Z4
 	XORQ    R8, R8
-	MOVQ    BX, R9
+	MOVQ    CX, R9
 	SUBQ    $0x10, R9
-	JLT     tail2
+	JLT     tail4
 
-vectors1x2:
+vectors1x4:
 	VMOVUPS (AX)(R8*1), Z7
 	VMULPS  Z0, Z7, Z7
 	VMAXPS  Z4, Z7, Z4
 	VMOVUPS Z4, Z4
 	ADDQ    $0x00000040, R8
 	SUBQ    $0x10, R9
-	JGE     vectors1x2
+	JGE     vectors1x4
 
-tail2:
+tail4:
 	ADDQ      $0x10, R9
-	JZ        done2
+	JZ        done4
 	LEAQ      masks<>+64(SB), R10
 	SHLQ      $0x02, R9
 	SUBQ      R9, R10
@@ -969,7 +1218,7 @@ tail2:
 	VMAXPS    Z4, Z5, Z4
 	VMOVUPS   Z4, Z4
 
-done2:
+done4:
 	VEXTRACTF64X4 $0x01, Z4, Y7
 	VMAXPS        Y4, Y7, Y7
 	VEXTRACTF128  $0x01, Y7, X4
@@ -978,15 +1227,15 @@ done2:
 	VMAXPS        X4, X7, X4
 	VPERMILPS     $0x01, X4, X7
 	VMAXPS        X4, X7, X4
-	VMOVSS        X4, (DI)
+	VMOVSS        X4, (SI)
 	VBROADCASTSS  X4, Z4
 	VMOVUPS       constants<>+0(SB), Z7
 	XORQ          R8, R8
-	MOVQ          BX, R9
+	MOVQ          CX, R9
 	SUBQ          $0x40, R9
-	JLT           fewer4x3
+	JLT           fewer4x5
 
-vectors4x3:
+vectors4x5:
 	VMOVUPS     (AX)(R8*1), Z8
 	VMOVUPS     64(AX)(R8*1), Z9
 	VMOVUPS     128(AX)(R8*1), Z10
@@ -1089,14 +1338,14 @@ vectors4x3:
 	VADDPS      Z11, Z7, Z7
 	ADDQ        $0x00000100, R8
 	SUBQ        $0x40, R9
-	JGE         vectors4x3
+	JGE         vectors4x5
 
-fewer4x3:
+fewer4x5:
 	ADDQ $0x40, R9
 	SUBQ $0x20, R9
-	JLT  fewer2x3
+	JLT  fewer2x5
 
-vectors2x3:
+vectors2x5:
 	VMOVUPS     (AX)(R8*1), Z8
 	VMOVUPS     64(AX)(R8*1), Z9
 	VMULPS      Z0, Z8, Z8
@@ -1149,14 +1398,14 @@ vectors2x3:
 	VADDPS      Z9, Z7, Z7
 	ADDQ        $0x00000080, R8
 	SUBQ        $0x20, R9
-	JGE         vectors2x3
+	JGE         vectors2x5
 
-fewer2x3:
+fewer2x5:
 	ADDQ $0x20, R9
 	SUBQ $0x10, R9
-	JLT  tail3
+	JLT  tail5
 
-vectors1x3:
+vectors1x5:
 	VMOVUPS     (AX)(R8*1), Z8
 	VMULPS      Z0, Z8, Z8
 	VSUBPS      Z4, Z8, Z8
@@ -1184,11 +1433,11 @@ vectors1x3:
 	VADDPS      Z8, Z7, Z7
 	ADDQ        $0x00000040, R8
 	SUBQ        $0x10, R9
-	JGE         vectors1x3
+	JGE         vectors1x5
 
-tail3:
+tail5:
 	ADDQ        $0x10, R9
-	JZ          done3
+	JZ          done5
 	LEAQ        masks<>+64(SB), R10
 	SHLQ        $0x02, R9
 	SUBQ        R9, R10
@@ -1221,7 +1470,7 @@ tail3:
 	VBLENDMPS   Z4, Z2, K1, Z6
 	VADDPS      Z6, Z7, Z7
 
-done3:
+done5:
 	VEXTRACTF64X4 $0x01, Z7, Y4
 	VADDPS        Y4, Y7, Y4
 	VEXTRACTF128  $0x01, Y4, X7
@@ -1230,43 +1479,282 @@ done3:
 	VADDPS        X4, X7, X7
 	VPERMILPS     $0x01, X7, X4
 	VADDPS        X4, X7, X7
-	VMOVSS        X7, 4(DI)
-	ADDQ          $0x08, DI
-	ADDQ          CX, AX
-	ADDQ          SI, BX
-	DECQ          DX
-	JNZ           rows1
+	VMOVSS        X7, 4(SI)
+	ADDQ          $0x08, SI
+	ADDQ          DX, AX
+	ADDQ          DI, CX
+	DECQ          BX
+	JNZ           rows3
 	VZEROUPPER
 	RET
 
 // func softmaxBackward512(e *float32, ds *float32, ld int, rows int, n int, grow int, scale float32, stats *float32, delta *float32)
 // Requires: AVX, AVX512F
 TEXT ·softmaxBackward512(SB), NOSPLIT, $0-72
-	MOVQ    e+0(FP), AX
-	MOVQ    ds+8(FP), CX
-	MOVQ    ld+16(FP), DX
-	MOVQ    rows+24(FP), BX
-	MOVQ    n+32(FP), SI
-	MOVQ    grow+40(FP), DI
-	MOVQ    stats+56(FP), R8
-	MOVQ    delta+64(FP), R9
-	VMOVUPS constants<>+64(SB), Z0
-	VMOVUPS constants<>+128(SB), Z1
-	SHLQ    $0x02, DX
+	MOVQ         e+0(FP), AX
+	MOVQ         ds+8(FP), DX
+	MOVQ         ld+16(FP), BX
+	MOVQ         rows+24(FP), SI
+	MOVQ         n+32(FP), CX
+	MOVQ         grow+40(FP), R9
+	MOVQ         stats+56(FP), DI
+	MOVQ         delta+64(FP), R8
+	VMOVUPS      constants<>+64(SB), Z0
+	VMOVUPS      constants<>+128(SB), Z1
+	SHLQ         $0x02, BX
+	CMPQ         CX, $0x10
+	JLE          long
+	CMPQ         CX, $0x20
+	JG           long
+	TESTQ        R9, R9
+	JNZ          long
+	MOVQ         $+1, R9
+	SHLQ         CL, R9
+	DECQ         R9
+	KMOVW        R9, K1
+	SHRQ         $0x10, R9
+	KMOVW        R9, K2
+	VBROADCASTSS scale+48(FP), Z2
+	MOVQ         SI, CX
+	ANDQ         $0x01, SI
+	SHRQ         $0x01, CX
+	JZ           one1
 
-rows1:
+rows2:
+	VMOVSS       constants<>+896(SB), X3
+	VDIVSS       4(DI), X3, X3
+	VBROADCASTSS X3, Z3
+	VBROADCASTSS (DI), Z4
+	VBROADCASTSS (R8), Z5
+	VMOVSS       constants<>+896(SB), X6
+	VDIVSS       12(DI), X6, X6
+	VBROADCASTSS X6, Z6
+	VBROADCASTSS 8(DI), Z7
+	VBROADCASTSS 4(R8), Z8
+	VMOVUPS.Z    (AX), K1, Z9
+	VMOVUPS.Z    64(AX), K2, Z10
+	VMOVUPS.Z    (AX)(BX*1), K1, Z11
+	VMOVUPS.Z    64(AX)(BX*1), K2, Z12
+	VMULPS       Z2, Z9, Z9
+	VMULPS       Z2, Z10, Z10
+	VMULPS       Z2, Z11, Z11
+	VMULPS       Z2, Z12, Z12
+	VSUBPS       Z4, Z9, Z9
+	VSUBPS       Z4, Z10, Z4
+	VSUBPS       Z7, Z11, Z10
+	VSUBPS       Z7, Z12, Z7
+	VMINPS       Z9, Z1, Z9
+	VMINPS       Z4, Z1, Z4
+	VMINPS       Z10, Z1, Z10
+	VMINPS       Z7, Z1, Z7
+	VMAXPS       Z9, Z0, Z9
+	VMAXPS       Z4, Z0, Z4
+	VMAXPS       Z10, Z0, Z10
+	VMAXPS       Z7, Z0, Z7
+	VMULPS       constants<>+384(SB), Z9, Z11
+	VMULPS       constants<>+384(SB), Z4, Z12
+	VMULPS       constants<>+384(SB), Z10, Z13
+	VMULPS       constants<>+384(SB), Z7, Z14
+	VRNDSCALEPS  $0x08, Z11, Z11
+	VRNDSCALEPS  $0x08, Z12, Z12
+	VRNDSCALEPS  $0x08, Z13, Z13
+	VRNDSCALEPS  $0x08, Z14, Z14
+	VMULPS       constants<>+448(SB), Z11, Z15
+	VMULPS       constants<>+448(SB), Z12, Z16
+	VMULPS       constants<>+448(SB), Z13, Z17
+	VMULPS       constants<>+448(SB), Z14, Z18
+	VSUBPS       Z15, Z9, Z9
+	VSUBPS       Z16, Z4, Z4
+	VSUBPS       Z17, Z10, Z10
+	VSUBPS       Z18, Z7, Z7
+	VMULPS       constants<>+512(SB), Z11, Z15
+	VMULPS       constants<>+512(SB), Z12, Z16
+	VMULPS       constants<>+512(SB), Z13, Z17
+	VMULPS       constants<>+512(SB), Z14, Z18
+	VSUBPS       Z15, Z9, Z9
+	VSUBPS       Z16, Z4, Z4
+	VSUBPS       Z17, Z10, Z10
+	VSUBPS       Z18, Z7, Z7
+	VMULPS       constants<>+576(SB), Z9, Z15
+	VMULPS       constants<>+576(SB), Z4, Z16
+	VMULPS       constants<>+576(SB), Z10, Z17
+	VMULPS       constants<>+576(SB), Z7, Z18
+	VADDPS       constants<>+640(SB), Z15, Z15
+	VADDPS       constants<>+640(SB), Z16, Z16
+	VADDPS       constants<>+640(SB), Z17, Z17
+	VADDPS       constants<>+640(SB), Z18, Z18
+	VMULPS       Z9, Z15, Z15
+	VMULPS       Z4, Z16, Z16
+	VMULPS       Z10, Z17, Z17
+	VMULPS       Z7, Z18, Z18
+	VADDPS       constants<>+704(SB), Z15, Z15
+	VADDPS       constants<>+704(SB), Z16, Z16
+	VADDPS       constants<>+704(SB), Z17, Z17
+	VADDPS       constants<>+704(SB), Z18, Z18
+	VMULPS       Z9, Z15, Z15
+	VMULPS       Z4, Z16, Z16
+	VMULPS       Z10, Z17, Z17
+	VMULPS       Z7, Z18, Z18
+	VADDPS       constants<>+768(SB), Z15, Z15
+	VADDPS       constants<>+768(SB), Z16, Z16
+	VADDPS       constants<>+768(SB), Z17, Z17
+	VADDPS       constants<>+768(SB), Z18, Z18
+	VMULPS       Z9, Z15, Z15
+	VMULPS       Z4, Z16, Z16
+	VMULPS       Z10, Z17, Z17
+	VMULPS       Z7, Z18, Z18
+	VADDPS       constants<>+832(SB), Z15, Z15
+	VADDPS       constants<>+832(SB), Z16, Z16
+	VADDPS       constants<>+832(SB), Z17, Z17
+	VADDPS       constants<>+832(SB), Z18, Z18
+	VMULPS       Z9, Z9, Z19
+	VMULPS       Z4, Z4, Z20
+	VMULPS       Z10, Z10, Z21
+	VMULPS       Z7, Z7, Z22
+	VMULPS       Z19, Z15, Z15
+	VMULPS       Z20, Z16, Z16
+	VMULPS       Z21, Z17, Z17
+	VMULPS       Z22, Z18, Z18
+	VADDPS       Z9, Z15, Z9
+	VADDPS       Z4, Z16, Z4
+	VADDPS       Z10, Z17, Z10
+	VADDPS       Z7, Z18, Z7
+	VADDPS       constants<>+896(SB), Z9, Z9
+	VADDPS       constants<>+896(SB), Z4, Z4
+	VADDPS       constants<>+896(SB), Z10, Z10
+	VADDPS       constants<>+896(SB), Z7, Z7
+	VSCALEFPS    Z11, Z9, Z9
+	VSCALEFPS    Z12, Z4, Z4
+	VSCALEFPS    Z13, Z10, Z10
+	VSCALEFPS    Z14, Z7, Z7
+	VMULPS       Z3, Z9, Z9
+	VMULPS       Z3, Z4, Z3
+	VMULPS       Z6, Z10, Z4
+	VMULPS       Z6, Z7, Z6
+	VMOVUPS      Z9, K1, (AX)
+	VMOVUPS      Z3, K2, 64(AX)
+	VMOVUPS      Z4, K1, (AX)(BX*1)
+	VMOVUPS      Z6, K2, 64(AX)(BX*1)
+	VMOVUPS.Z    (DX), K1, Z7
+	VMOVUPS.Z    64(DX), K2, Z10
+	VMOVUPS.Z    (DX)(BX*1), K1, Z11
+	VMOVUPS.Z    64(DX)(BX*1), K2, Z12
+	VSUBPS       Z5, Z7, Z7
+	VSUBPS       Z5, Z10, Z5
+	VSUBPS       Z8, Z11, Z10
+	VSUBPS       Z8, Z12, Z8
+	VMULPS       Z7, Z9, Z7
+	VMULPS       Z5, Z3, Z3
+	VMULPS       Z10, Z4, Z4
+	VMULPS       Z8, Z6, Z5
+	VMULPS       Z2, Z7, Z6
+	VMULPS       Z2, Z3, Z3
+	VMULPS       Z2, Z4, Z4
+	VMULPS       Z2, Z5, Z5
+	VMOVUPS      Z6, K1, (DX)
+	VMOVUPS      Z3, K2, 64(DX)
+	VMOVUPS      Z4, K1, (DX)(BX*1)
+	VMOVUPS      Z5, K2, 64(DX)(BX*1)
+	ADDQ         $0x10, DI
+	ADDQ         $0x08, R8
+	LEAQ         (AX)(BX*2), AX
+	LEAQ         (DX)(BX*2), DX
+	DECQ         CX
+	JNZ          rows2
+	TESTQ        SI, SI
+	JZ           done1
+
+one1:
+	VMOVSS       constants<>+896(SB), X3
+	VDIVSS       4(DI), X3, X3
+	VBROADCASTSS X3, Z3
+	VBROADCASTSS (DI), Z4
+	VBROADCASTSS (R8), Z5
+	VMOVUPS.Z    (AX), K1, Z6
+	VMOVUPS.Z    64(AX), K2, Z7
+	VMULPS       Z2, Z6, Z6
+	VMULPS       Z2, Z7, Z7
+	VSUBPS       Z4, Z6, Z6
+	VSUBPS       Z4, Z7, Z4
+	VMINPS       Z6, Z1, Z6
+	VMINPS       Z4, Z1, Z1
+	VMAXPS       Z6, Z0, Z4
+	VMAXPS       Z1, Z0, Z0
+	VMULPS       constants<>+384(SB), Z4, Z1
+	VMULPS       constants<>+384(SB), Z0, Z6
+	VRNDSCALEPS  $0x08, Z1, Z1
+	VRNDSCALEPS  $0x08, Z6, Z6
+	VMULPS       constants<>+448(SB), Z1, Z7
+	VMULPS       constants<>+448(SB), Z6, Z8
+	VSUBPS       Z7, Z4, Z4
+	VSUBPS       Z8, Z0, Z0
+	VMULPS       constants<>+512(SB), Z1, Z7
+	VMULPS       constants<>+512(SB), Z6, Z8
+	VSUBPS       Z7, Z4, Z4
+	VSUBPS       Z8, Z0, Z0
+	VMULPS       constants<>+576(SB), Z4, Z7
+	VMULPS       constants<>+576(SB), Z0, Z8
+	VADDPS       constants<>+640(SB), Z7, Z7
+	VADDPS       constants<>+640(SB), Z8, Z8
+	VMULPS       Z4, Z7, Z7
+	VMULPS       Z0, Z8, Z8
+	VADDPS       constants<>+704(SB), Z7, Z7
+	VADDPS       constants<>+704(SB), Z8, Z8
+	VMULPS       Z4, Z7, Z7
+	VMULPS       Z0, Z8, Z8
+	VADDPS       constants<>+768(SB), Z7, Z7
+	VADDPS       constants<>+768(SB), Z8, Z8
+	VMULPS       Z4, Z7, Z7
+	VMULPS       Z0, Z8, Z8
+	VADDPS       constants<>+832(SB), Z7, Z7
+	VADDPS       constants<>+832(SB), Z8, Z8
+	VMULPS       Z4, Z4, Z9
+	VMULPS       Z0, Z0, Z10
+	VMULPS       Z9, Z7, Z7
+	VMULPS       Z10, Z8, Z8
+	VADDPS       Z4, Z7, Z4
+	VADDPS       Z0, Z8, Z0
+	VADDPS       constants<>+896(SB), Z4, Z4
+	VADDPS       constants<>+896(SB), Z0, Z0
+	VSCALEFPS    Z1, Z4, Z1
+	VSCALEFPS    Z6, Z0, Z0
+	VMULPS       Z3, Z1, Z1
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      Z1, K1, (AX)
+	VMOVUPS      Z0, K2, 64(AX)
+	VMOVUPS.Z    (DX), K1, Z3
+	VMOVUPS.Z    64(DX), K2, Z4
+	VSUBPS       Z5, Z3, Z3
+	VSUBPS       Z5, Z4, Z4
+	VMULPS       Z3, Z1, Z1
+	VMULPS       Z4, Z0, Z0
+	VMULPS       Z2, Z1, Z1
+	VMULPS       Z2, Z0, Z0
+	VMOVUPS      Z1, K1, (DX)
+	VMOVUPS      Z0, K2, 64(DX)
+	ADDQ         $0x08, DI
+	ADDQ         $0x04, R8
+	LEAQ         (AX)(BX*1), AX
+	LEAQ         (DX)(BX*1), DX
+
+done1:
+	VZEROUPPER
+	RET
+
+long:
+rows3:
 	VBROADCASTSS scale+48(FP), Z2
 	VMOVSS       constants<>+896(SB), X3
-	VDIVSS       4(R8), X3, X3
-	VBROADCASTSS (R8), Z4
+	VDIVSS       4(DI), X3, X3
 	VBROADCASTSS X3, Z3
-	VBROADCASTSS (R9), Z5
+	VBROADCASTSS (DI), Z4
+	VBROADCASTSS (R8), Z5
 	XORQ         R10, R10
-	MOVQ         SI, R11
+	MOVQ         CX, R11
 	SUBQ         $0x40, R11
-	JLT          fewer4x2
+	JLT          fewer4x4
 
-vectors4x2:
+vectors4x4:
 	VMOVUPS     (AX)(R10*1), Z6
 	VMOVUPS     64(AX)(R10*1), Z7
 	VMOVUPS     128(AX)(R10*1), Z8
@@ -1371,10 +1859,10 @@ vectors4x2:
 	VMOVUPS     Z7, 64(AX)(R10*1)
 	VMOVUPS     Z8, 128(AX)(R10*1)
 	VMOVUPS     Z9, 192(AX)(R10*1)
-	VMOVUPS     (CX)(R10*1), Z10
-	VMOVUPS     64(CX)(R10*1), Z11
-	VMOVUPS     128(CX)(R10*1), Z12
-	VMOVUPS     192(CX)(R10*1), Z13
+	VMOVUPS     (DX)(R10*1), Z10
+	VMOVUPS     64(DX)(R10*1), Z11
+	VMOVUPS     128(DX)(R10*1), Z12
+	VMOVUPS     192(DX)(R10*1), Z13
 	VSUBPS      Z5, Z10, Z10
 	VSUBPS      Z5, Z11, Z11
 	VSUBPS      Z5, Z12, Z12
@@ -1387,20 +1875,20 @@ vectors4x2:
 	VMULPS      Z2, Z7, Z7
 	VMULPS      Z2, Z8, Z8
 	VMULPS      Z2, Z9, Z9
-	VMOVUPS     Z6, (CX)(R10*1)
-	VMOVUPS     Z7, 64(CX)(R10*1)
-	VMOVUPS     Z8, 128(CX)(R10*1)
-	VMOVUPS     Z9, 192(CX)(R10*1)
+	VMOVUPS     Z6, (DX)(R10*1)
+	VMOVUPS     Z7, 64(DX)(R10*1)
+	VMOVUPS     Z8, 128(DX)(R10*1)
+	VMOVUPS     Z9, 192(DX)(R10*1)
 	ADDQ        $0x00000100, R10
 	SUBQ        $0x40, R11
-	JGE         vectors4x2
+	JGE         vectors4x4
 
-fewer4x2:
+fewer4x4:
 	ADDQ $0x40, R11
 	SUBQ $0x20, R11
-	JLT  fewer2x2
+	JLT  fewer2x4
 
-vectors2x2:
+vectors2x4:
 	VMOVUPS     (AX)(R10*1), Z6
 	VMOVUPS     64(AX)(R10*1), Z7
 	VMULPS      Z2, Z6, Z6
@@ -1453,26 +1941,26 @@ vectors2x2:
 	VMULPS      Z3, Z7, Z7
 	VMOVUPS     Z6, (AX)(R10*1)
 	VMOVUPS     Z7, 64(AX)(R10*1)
-	VMOVUPS     (CX)(R10*1), Z8
-	VMOVUPS     64(CX)(R10*1), Z9
+	VMOVUPS     (DX)(R10*1), Z8
+	VMOVUPS     64(DX)(R10*1), Z9
 	VSUBPS      Z5, Z8, Z8
 	VSUBPS      Z5, Z9, Z9
 	VMULPS      Z8, Z6, Z6
 	VMULPS      Z9, Z7, Z7
 	VMULPS      Z2, Z6, Z6
 	VMULPS      Z2, Z7, Z7
-	VMOVUPS     Z6, (CX)(R10*1)
-	VMOVUPS     Z7, 64(CX)(R10*1)
+	VMOVUPS     Z6, (DX)(R10*1)
+	VMOVUPS     Z7, 64(DX)(R10*1)
 	ADDQ        $0x00000080, R10
 	SUBQ        $0x20, R11
-	JGE         vectors2x2
+	JGE         vectors2x4
 
-fewer2x2:
+fewer2x4:
 	ADDQ $0x20, R11
 	SUBQ $0x10, R11
-	JLT  tail2
+	JLT  tail4
 
-vectors1x2:
+vectors1x4:
 	VMOVUPS     (AX)(R10*1), Z6
 	VMULPS      Z2, Z6, Z6
 	VSUBPS      Z4, Z6, Z6
@@ -1499,18 +1987,18 @@ vectors1x2:
 	VSCALEFPS   Z7, Z6, Z6
 	VMULPS      Z3, Z6, Z6
 	VMOVUPS     Z6, (AX)(R10*1)
-	VMOVUPS     (CX)(R10*1), Z7
+	VMOVUPS     (DX)(R10*1), Z7
 	VSUBPS      Z5, Z7, Z7
 	VMULPS      Z7, Z6, Z6
 	VMULPS      Z2, Z6, Z6
-	VMOVUPS     Z6, (CX)(R10*1)
+	VMOVUPS     Z6, (DX)(R10*1)
 	ADDQ        $0x00000040, R10
 	SUBQ        $0x10, R11
-	JGE         vectors1x2
+	JGE         vectors1x4
 
-tail2:
+tail4:
 	ADDQ        $0x10, R11
-	JZ          done2
+	JZ          done4
 	LEAQ        masks<>+64(SB), R12
 	SHLQ        $0x02, R11
 	SUBQ        R11, R12
@@ -1542,20 +2030,20 @@ tail2:
 	VSCALEFPS   Z6, Z4, Z4
 	VMULPS      Z3, Z4, Z3
 	VMOVUPS     Z3, K1, (AX)(R10*1)
-	VMOVUPS.Z   (CX)(R10*1), K1, Z4
+	VMOVUPS.Z   (DX)(R10*1), K1, Z4
 	VSUBPS      Z5, Z4, Z4
 	VMULPS      Z4, Z3, Z3
 	VMULPS      Z2, Z3, Z2
-	VMOVUPS     Z2, K1, (CX)(R10*1)
+	VMOVUPS     Z2, K1, (DX)(R10*1)
 
-done2:
-	ADDQ $0x08, R8
-	ADDQ $0x04, R9
-	ADDQ DX, AX
-	ADDQ DX, CX
-	ADDQ DI, SI
-	DECQ BX
-	JNZ  rows1
+done4:
+	ADDQ $0x08, DI
+	ADDQ $0x04, R8
+	ADDQ BX, AX
+	ADDQ BX, DX
+	ADDQ R9, CX
+	DECQ SI
+	JNZ  rows3
 	VZEROUPPER
 	RET
 
@@ -3629,8 +4117,8 @@ rows1:
 	VBROADCASTSS scale+48(FP), Y2
 	VMOVSS       constants<>+896(SB), X3
 	VDIVSS       4(R8), X3, X3
-	VBROADCASTSS (R8), Y4
 	VBROADCASTSS X3, Y3
+	VBROADCASTSS (R8), Y4
 	VBROADCASTSS (R9), Y5
 	XORQ         R10, R10
 	MOVQ         SI, R11
