@@ -20,6 +20,8 @@ type loops struct {
 	// layerNorm has len(mean) rows of len(gamma); so has layerNormBackward, whose dx may be dy.
 	layerNorm         func(y, mean, rstd, x, gamma, beta []float32)
 	layerNormBackward func(dx, dy, x, mean, rstd, gamma []float32)
+	// layerNormBackwardColumns also makes dgamma and dbeta. It is nil where that is no faster than normColumns.
+	layerNormBackwardColumns func(dx, dgamma, dbeta, dy, x, mean, rstd, gamma []float32)
 	// normColumns makes len(dgamma) columns of dgamma and dbeta from len(mean) rows that are stride apart.
 	normColumns func(dgamma, dbeta, dy, x, mean, rstd []float32, stride int)
 

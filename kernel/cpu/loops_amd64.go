@@ -64,6 +64,11 @@ func layerNorm512(y *float32, mean *float32, rstd *float32, x *float32, gamma *f
 //go:noescape
 func layerNormBackward512(dx *float32, dy *float32, x *float32, mean *float32, rstd *float32, gamma *float32, rows int, cols int, n float32)
 
+// layerNormBackwardColumns512 is layerNormBackwardColumnsGeneric: n is cols as a float; rows > 0. The chains of dgamma and dbeta go on.
+//
+//go:noescape
+func layerNormBackwardColumns512(dx *float32, dgamma *float32, dbeta *float32, dy *float32, x *float32, mean *float32, rstd *float32, gamma *float32, rows int, cols int, n float32)
+
 // normColumns512 is normColumnsGeneric: dgamma and dbeta are chains over rows > 0; rows of dy and x are stride apart.
 //
 //go:noescape

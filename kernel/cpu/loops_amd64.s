@@ -950,12 +950,10 @@ TEXT ·softmax512(SB), NOSPLIT, $0-56
 	KMOVW        DI, K1
 	SHRQ         $0x10, DI
 	KMOVW        DI, K2
-	MOVQ         BX, CX
-	ANDQ         $0x01, BX
-	SHRQ         $0x01, CX
-	JZ           one1
+	SUBQ         $0x02, BX
+	JLT          single1
 
-rows2:
+group1:
 	VMOVUPS.Z     (AX), K1, Z2
 	VMOVUPS.Z     64(AX), K2, Z4
 	VMOVUPS.Z     (AX)(DX*1), K1, Z5
@@ -1102,111 +1100,115 @@ rows2:
 	VMOVSS        X2, 12(SI)
 	ADDQ          $0x10, SI
 	LEAQ          (AX)(DX*2), AX
-	DECQ          CX
-	JNZ           rows2
-	TESTQ         BX, BX
-	JZ            done1
+	SUBQ          $0x02, BX
+	JGE           group1
+
+single1:
+	ADDQ $0x02, BX
+	JZ   done1
 
 one1:
 	VMOVUPS.Z     (AX), K1, Z2
 	VMOVUPS.Z     64(AX), K2, Z4
 	VMULPS        Z0, Z2, Z2
-	VMULPS        Z0, Z4, Z0
-	VMOVUPS       Z1, Z1
-	VMAXPS        Z1, Z2, K1, Z1
-	VMAXPS        Z1, Z0, K2, Z1
-	VEXTRACTF64X4 $0x01, Z1, Y4
-	VMAXPS        Y1, Y4, Y4
-	VEXTRACTF128  $0x01, Y4, X1
-	VMAXPS        X4, X1, X1
-	VPERMILPS     $0x0e, X1, X4
-	VMAXPS        X1, X4, X1
-	VPERMILPS     $0x01, X1, X4
-	VMAXPS        X1, X4, X1
-	VMOVSS        X1, (SI)
-	VBROADCASTSS  X1, Z1
-	VSUBPS        Z1, Z2, Z2
-	VSUBPS        Z1, Z0, Z0
-	VMAXPS        Z2, Z3, Z1
-	VMAXPS        Z0, Z3, Z0
-	VMULPS        constants<>+384(SB), Z1, Z2
-	VMULPS        constants<>+384(SB), Z0, Z3
-	VRNDSCALEPS   $0x08, Z2, Z2
-	VRNDSCALEPS   $0x08, Z3, Z3
-	VMULPS        constants<>+448(SB), Z2, Z4
-	VMULPS        constants<>+448(SB), Z3, Z5
-	VSUBPS        Z4, Z1, Z1
-	VSUBPS        Z5, Z0, Z0
-	VMULPS        constants<>+512(SB), Z2, Z4
-	VMULPS        constants<>+512(SB), Z3, Z5
-	VSUBPS        Z4, Z1, Z1
-	VSUBPS        Z5, Z0, Z0
-	VMULPS        constants<>+576(SB), Z1, Z4
-	VMULPS        constants<>+576(SB), Z0, Z5
-	VADDPS        constants<>+640(SB), Z4, Z4
-	VADDPS        constants<>+640(SB), Z5, Z5
-	VMULPS        Z1, Z4, Z4
-	VMULPS        Z0, Z5, Z5
-	VADDPS        constants<>+704(SB), Z4, Z4
-	VADDPS        constants<>+704(SB), Z5, Z5
-	VMULPS        Z1, Z4, Z4
-	VMULPS        Z0, Z5, Z5
-	VADDPS        constants<>+768(SB), Z4, Z4
-	VADDPS        constants<>+768(SB), Z5, Z5
-	VMULPS        Z1, Z4, Z4
-	VMULPS        Z0, Z5, Z5
-	VADDPS        constants<>+832(SB), Z4, Z4
-	VADDPS        constants<>+832(SB), Z5, Z5
-	VMULPS        Z1, Z1, Z6
-	VMULPS        Z0, Z0, Z7
-	VMULPS        Z6, Z4, Z4
-	VMULPS        Z7, Z5, Z5
-	VADDPS        Z1, Z4, Z1
-	VADDPS        Z0, Z5, Z0
-	VADDPS        constants<>+896(SB), Z1, Z1
-	VADDPS        constants<>+896(SB), Z0, Z0
-	VSCALEFPS     Z2, Z1, Z1
-	VSCALEFPS     Z3, Z0, Z0
-	VMOVUPS       Z1, K1, (AX)
-	VMOVUPS       Z0, K2, 64(AX)
-	VMOVUPS.Z     Z1, K1, Z1
-	VADDPS        Z0, Z1, K2, Z1
-	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPS        Y0, Y1, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0x0e, X1, X0
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0x01, X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSS        X1, 4(SI)
+	VMULPS        Z0, Z4, Z4
+	VMOVUPS       Z1, Z5
+	VMAXPS        Z5, Z2, K1, Z5
+	VMAXPS        Z5, Z4, K2, Z5
+	VEXTRACTF64X4 $0x01, Z5, Y6
+	VMAXPS        Y5, Y6, Y6
+	VEXTRACTF128  $0x01, Y6, X5
+	VMAXPS        X6, X5, X5
+	VPERMILPS     $0x0e, X5, X6
+	VMAXPS        X5, X6, X5
+	VPERMILPS     $0x01, X5, X6
+	VMAXPS        X5, X6, X5
+	VMOVSS        X5, (SI)
+	VBROADCASTSS  X5, Z5
+	VSUBPS        Z5, Z2, Z2
+	VSUBPS        Z5, Z4, Z4
+	VMAXPS        Z2, Z3, Z2
+	VMAXPS        Z4, Z3, Z4
+	VMULPS        constants<>+384(SB), Z2, Z5
+	VMULPS        constants<>+384(SB), Z4, Z6
+	VRNDSCALEPS   $0x08, Z5, Z5
+	VRNDSCALEPS   $0x08, Z6, Z6
+	VMULPS        constants<>+448(SB), Z5, Z7
+	VMULPS        constants<>+448(SB), Z6, Z8
+	VSUBPS        Z7, Z2, Z2
+	VSUBPS        Z8, Z4, Z4
+	VMULPS        constants<>+512(SB), Z5, Z7
+	VMULPS        constants<>+512(SB), Z6, Z8
+	VSUBPS        Z7, Z2, Z2
+	VSUBPS        Z8, Z4, Z4
+	VMULPS        constants<>+576(SB), Z2, Z7
+	VMULPS        constants<>+576(SB), Z4, Z8
+	VADDPS        constants<>+640(SB), Z7, Z7
+	VADDPS        constants<>+640(SB), Z8, Z8
+	VMULPS        Z2, Z7, Z7
+	VMULPS        Z4, Z8, Z8
+	VADDPS        constants<>+704(SB), Z7, Z7
+	VADDPS        constants<>+704(SB), Z8, Z8
+	VMULPS        Z2, Z7, Z7
+	VMULPS        Z4, Z8, Z8
+	VADDPS        constants<>+768(SB), Z7, Z7
+	VADDPS        constants<>+768(SB), Z8, Z8
+	VMULPS        Z2, Z7, Z7
+	VMULPS        Z4, Z8, Z8
+	VADDPS        constants<>+832(SB), Z7, Z7
+	VADDPS        constants<>+832(SB), Z8, Z8
+	VMULPS        Z2, Z2, Z9
+	VMULPS        Z4, Z4, Z10
+	VMULPS        Z9, Z7, Z7
+	VMULPS        Z10, Z8, Z8
+	VADDPS        Z2, Z7, Z2
+	VADDPS        Z4, Z8, Z4
+	VADDPS        constants<>+896(SB), Z2, Z2
+	VADDPS        constants<>+896(SB), Z4, Z4
+	VSCALEFPS     Z5, Z2, Z2
+	VSCALEFPS     Z6, Z4, Z4
+	VMOVUPS       Z2, K1, (AX)
+	VMOVUPS       Z4, K2, 64(AX)
+	VMOVUPS.Z     Z2, K1, Z2
+	VADDPS        Z4, Z2, K2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y4
+	VADDPS        Y4, Y2, Y4
+	VEXTRACTF128  $0x01, Y4, X2
+	VADDPS        X2, X4, X2
+	VPERMILPS     $0x0e, X2, X4
+	VADDPS        X4, X2, X2
+	VPERMILPS     $0x01, X2, X4
+	VADDPS        X4, X2, X2
+	VMOVSS        X2, 4(SI)
 	ADDQ          $0x08, SI
 	LEAQ          (AX)(DX*1), AX
+	DECQ          BX
+	JNZ           one1
 
 done1:
 	VZEROUPPER
 	RET
 
 long:
-rows3:
+rows2:
 	VMOVUPS Z1, Z4
 	XORQ    R8, R8
 	MOVQ    CX, R9
 	SUBQ    $0x10, R9
-	JLT     tail4
+	JLT     tail3
 
-vectors1x4:
+vectors1x3:
 	VMOVUPS (AX)(R8*1), Z7
 	VMULPS  Z0, Z7, Z7
 	VMAXPS  Z4, Z7, Z4
 	VMOVUPS Z4, Z4
 	ADDQ    $0x00000040, R8
 	SUBQ    $0x10, R9
-	JGE     vectors1x4
+	JGE     vectors1x3
 
-tail4:
+tail3:
 	ADDQ      $0x10, R9
-	JZ        done4
+	JZ        done3
 	LEAQ      masks<>+64(SB), R10
 	SHLQ      $0x02, R9
 	SUBQ      R9, R10
@@ -1218,7 +1220,7 @@ tail4:
 	VMAXPS    Z4, Z5, Z4
 	VMOVUPS   Z4, Z4
 
-done4:
+done3:
 	VEXTRACTF64X4 $0x01, Z4, Y7
 	VMAXPS        Y4, Y7, Y7
 	VEXTRACTF128  $0x01, Y7, X4
@@ -1233,9 +1235,9 @@ done4:
 	XORQ          R8, R8
 	MOVQ          CX, R9
 	SUBQ          $0x40, R9
-	JLT           fewer4x5
+	JLT           fewer4x4
 
-vectors4x5:
+vectors4x4:
 	VMOVUPS     (AX)(R8*1), Z8
 	VMOVUPS     64(AX)(R8*1), Z9
 	VMOVUPS     128(AX)(R8*1), Z10
@@ -1338,14 +1340,14 @@ vectors4x5:
 	VADDPS      Z11, Z7, Z7
 	ADDQ        $0x00000100, R8
 	SUBQ        $0x40, R9
-	JGE         vectors4x5
+	JGE         vectors4x4
 
-fewer4x5:
+fewer4x4:
 	ADDQ $0x40, R9
 	SUBQ $0x20, R9
-	JLT  fewer2x5
+	JLT  fewer2x4
 
-vectors2x5:
+vectors2x4:
 	VMOVUPS     (AX)(R8*1), Z8
 	VMOVUPS     64(AX)(R8*1), Z9
 	VMULPS      Z0, Z8, Z8
@@ -1398,14 +1400,14 @@ vectors2x5:
 	VADDPS      Z9, Z7, Z7
 	ADDQ        $0x00000080, R8
 	SUBQ        $0x20, R9
-	JGE         vectors2x5
+	JGE         vectors2x4
 
-fewer2x5:
+fewer2x4:
 	ADDQ $0x20, R9
 	SUBQ $0x10, R9
-	JLT  tail5
+	JLT  tail4
 
-vectors1x5:
+vectors1x4:
 	VMOVUPS     (AX)(R8*1), Z8
 	VMULPS      Z0, Z8, Z8
 	VSUBPS      Z4, Z8, Z8
@@ -1433,11 +1435,11 @@ vectors1x5:
 	VADDPS      Z8, Z7, Z7
 	ADDQ        $0x00000040, R8
 	SUBQ        $0x10, R9
-	JGE         vectors1x5
+	JGE         vectors1x4
 
-tail5:
+tail4:
 	ADDQ        $0x10, R9
-	JZ          done5
+	JZ          done4
 	LEAQ        masks<>+64(SB), R10
 	SHLQ        $0x02, R9
 	SUBQ        R9, R10
@@ -1470,7 +1472,7 @@ tail5:
 	VBLENDMPS   Z4, Z2, K1, Z6
 	VADDPS      Z6, Z7, Z7
 
-done5:
+done4:
 	VEXTRACTF64X4 $0x01, Z7, Y4
 	VADDPS        Y4, Y7, Y4
 	VEXTRACTF128  $0x01, Y4, X7
@@ -1484,7 +1486,7 @@ done5:
 	ADDQ          DX, AX
 	ADDQ          DI, CX
 	DECQ          BX
-	JNZ           rows3
+	JNZ           rows2
 	VZEROUPPER
 	RET
 
@@ -1515,12 +1517,10 @@ TEXT ·softmaxBackward512(SB), NOSPLIT, $0-72
 	SHRQ         $0x10, R9
 	KMOVW        R9, K2
 	VBROADCASTSS scale+48(FP), Z2
-	MOVQ         SI, CX
-	ANDQ         $0x01, SI
-	SHRQ         $0x01, CX
-	JZ           one1
+	SUBQ         $0x02, SI
+	JLT          single1
 
-rows2:
+group1:
 	VMOVSS       constants<>+896(SB), X3
 	VDIVSS       4(DI), X3, X3
 	VBROADCASTSS X3, Z3
@@ -1659,10 +1659,12 @@ rows2:
 	ADDQ         $0x08, R8
 	LEAQ         (AX)(BX*2), AX
 	LEAQ         (DX)(BX*2), DX
-	DECQ         CX
-	JNZ          rows2
-	TESTQ        SI, SI
-	JZ           done1
+	SUBQ         $0x02, SI
+	JGE          group1
+
+single1:
+	ADDQ $0x02, SI
+	JZ   done1
 
 one1:
 	VMOVSS       constants<>+896(SB), X3
@@ -1677,72 +1679,74 @@ one1:
 	VSUBPS       Z4, Z6, Z6
 	VSUBPS       Z4, Z7, Z4
 	VMINPS       Z6, Z1, Z6
-	VMINPS       Z4, Z1, Z1
-	VMAXPS       Z6, Z0, Z4
-	VMAXPS       Z1, Z0, Z0
-	VMULPS       constants<>+384(SB), Z4, Z1
-	VMULPS       constants<>+384(SB), Z0, Z6
-	VRNDSCALEPS  $0x08, Z1, Z1
-	VRNDSCALEPS  $0x08, Z6, Z6
-	VMULPS       constants<>+448(SB), Z1, Z7
-	VMULPS       constants<>+448(SB), Z6, Z8
-	VSUBPS       Z7, Z4, Z4
-	VSUBPS       Z8, Z0, Z0
-	VMULPS       constants<>+512(SB), Z1, Z7
-	VMULPS       constants<>+512(SB), Z6, Z8
-	VSUBPS       Z7, Z4, Z4
-	VSUBPS       Z8, Z0, Z0
-	VMULPS       constants<>+576(SB), Z4, Z7
-	VMULPS       constants<>+576(SB), Z0, Z8
-	VADDPS       constants<>+640(SB), Z7, Z7
-	VADDPS       constants<>+640(SB), Z8, Z8
-	VMULPS       Z4, Z7, Z7
-	VMULPS       Z0, Z8, Z8
-	VADDPS       constants<>+704(SB), Z7, Z7
-	VADDPS       constants<>+704(SB), Z8, Z8
-	VMULPS       Z4, Z7, Z7
-	VMULPS       Z0, Z8, Z8
-	VADDPS       constants<>+768(SB), Z7, Z7
-	VADDPS       constants<>+768(SB), Z8, Z8
-	VMULPS       Z4, Z7, Z7
-	VMULPS       Z0, Z8, Z8
-	VADDPS       constants<>+832(SB), Z7, Z7
-	VADDPS       constants<>+832(SB), Z8, Z8
-	VMULPS       Z4, Z4, Z9
-	VMULPS       Z0, Z0, Z10
-	VMULPS       Z9, Z7, Z7
-	VMULPS       Z10, Z8, Z8
-	VADDPS       Z4, Z7, Z4
-	VADDPS       Z0, Z8, Z0
+	VMINPS       Z4, Z1, Z4
+	VMAXPS       Z6, Z0, Z6
+	VMAXPS       Z4, Z0, Z4
+	VMULPS       constants<>+384(SB), Z6, Z7
+	VMULPS       constants<>+384(SB), Z4, Z8
+	VRNDSCALEPS  $0x08, Z7, Z7
+	VRNDSCALEPS  $0x08, Z8, Z8
+	VMULPS       constants<>+448(SB), Z7, Z9
+	VMULPS       constants<>+448(SB), Z8, Z10
+	VSUBPS       Z9, Z6, Z6
+	VSUBPS       Z10, Z4, Z4
+	VMULPS       constants<>+512(SB), Z7, Z9
+	VMULPS       constants<>+512(SB), Z8, Z10
+	VSUBPS       Z9, Z6, Z6
+	VSUBPS       Z10, Z4, Z4
+	VMULPS       constants<>+576(SB), Z6, Z9
+	VMULPS       constants<>+576(SB), Z4, Z10
+	VADDPS       constants<>+640(SB), Z9, Z9
+	VADDPS       constants<>+640(SB), Z10, Z10
+	VMULPS       Z6, Z9, Z9
+	VMULPS       Z4, Z10, Z10
+	VADDPS       constants<>+704(SB), Z9, Z9
+	VADDPS       constants<>+704(SB), Z10, Z10
+	VMULPS       Z6, Z9, Z9
+	VMULPS       Z4, Z10, Z10
+	VADDPS       constants<>+768(SB), Z9, Z9
+	VADDPS       constants<>+768(SB), Z10, Z10
+	VMULPS       Z6, Z9, Z9
+	VMULPS       Z4, Z10, Z10
+	VADDPS       constants<>+832(SB), Z9, Z9
+	VADDPS       constants<>+832(SB), Z10, Z10
+	VMULPS       Z6, Z6, Z11
+	VMULPS       Z4, Z4, Z12
+	VMULPS       Z11, Z9, Z9
+	VMULPS       Z12, Z10, Z10
+	VADDPS       Z6, Z9, Z6
+	VADDPS       Z4, Z10, Z4
+	VADDPS       constants<>+896(SB), Z6, Z6
 	VADDPS       constants<>+896(SB), Z4, Z4
-	VADDPS       constants<>+896(SB), Z0, Z0
-	VSCALEFPS    Z1, Z4, Z1
-	VSCALEFPS    Z6, Z0, Z0
-	VMULPS       Z3, Z1, Z1
-	VMULPS       Z3, Z0, Z0
-	VMOVUPS      Z1, K1, (AX)
-	VMOVUPS      Z0, K2, 64(AX)
-	VMOVUPS.Z    (DX), K1, Z3
-	VMOVUPS.Z    64(DX), K2, Z4
-	VSUBPS       Z5, Z3, Z3
+	VSCALEFPS    Z7, Z6, Z6
+	VSCALEFPS    Z8, Z4, Z4
+	VMULPS       Z3, Z6, Z6
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z6, K1, (AX)
+	VMOVUPS      Z3, K2, 64(AX)
+	VMOVUPS.Z    (DX), K1, Z4
+	VMOVUPS.Z    64(DX), K2, Z7
 	VSUBPS       Z5, Z4, Z4
-	VMULPS       Z3, Z1, Z1
-	VMULPS       Z4, Z0, Z0
-	VMULPS       Z2, Z1, Z1
-	VMULPS       Z2, Z0, Z0
-	VMOVUPS      Z1, K1, (DX)
-	VMOVUPS      Z0, K2, 64(DX)
+	VSUBPS       Z5, Z7, Z5
+	VMULPS       Z4, Z6, Z4
+	VMULPS       Z5, Z3, Z3
+	VMULPS       Z2, Z4, Z4
+	VMULPS       Z2, Z3, Z3
+	VMOVUPS      Z4, K1, (DX)
+	VMOVUPS      Z3, K2, 64(DX)
 	ADDQ         $0x08, DI
 	ADDQ         $0x04, R8
 	LEAQ         (AX)(BX*1), AX
 	LEAQ         (DX)(BX*1), DX
+	DECQ         SI
+	JNZ          one1
 
 done1:
 	VZEROUPPER
 	RET
 
 long:
-rows3:
+rows2:
 	VBROADCASTSS scale+48(FP), Z2
 	VMOVSS       constants<>+896(SB), X3
 	VDIVSS       4(DI), X3, X3
@@ -1752,9 +1756,9 @@ rows3:
 	XORQ         R10, R10
 	MOVQ         CX, R11
 	SUBQ         $0x40, R11
-	JLT          fewer4x4
+	JLT          fewer4x3
 
-vectors4x4:
+vectors4x3:
 	VMOVUPS     (AX)(R10*1), Z6
 	VMOVUPS     64(AX)(R10*1), Z7
 	VMOVUPS     128(AX)(R10*1), Z8
@@ -1881,14 +1885,14 @@ vectors4x4:
 	VMOVUPS     Z9, 192(DX)(R10*1)
 	ADDQ        $0x00000100, R10
 	SUBQ        $0x40, R11
-	JGE         vectors4x4
+	JGE         vectors4x3
 
-fewer4x4:
+fewer4x3:
 	ADDQ $0x40, R11
 	SUBQ $0x20, R11
-	JLT  fewer2x4
+	JLT  fewer2x3
 
-vectors2x4:
+vectors2x3:
 	VMOVUPS     (AX)(R10*1), Z6
 	VMOVUPS     64(AX)(R10*1), Z7
 	VMULPS      Z2, Z6, Z6
@@ -1953,14 +1957,14 @@ vectors2x4:
 	VMOVUPS     Z7, 64(DX)(R10*1)
 	ADDQ        $0x00000080, R10
 	SUBQ        $0x20, R11
-	JGE         vectors2x4
+	JGE         vectors2x3
 
-fewer2x4:
+fewer2x3:
 	ADDQ $0x20, R11
 	SUBQ $0x10, R11
-	JLT  tail4
+	JLT  tail3
 
-vectors1x4:
+vectors1x3:
 	VMOVUPS     (AX)(R10*1), Z6
 	VMULPS      Z2, Z6, Z6
 	VSUBPS      Z4, Z6, Z6
@@ -1994,11 +1998,11 @@ vectors1x4:
 	VMOVUPS     Z6, (DX)(R10*1)
 	ADDQ        $0x00000040, R10
 	SUBQ        $0x10, R11
-	JGE         vectors1x4
+	JGE         vectors1x3
 
-tail4:
+tail3:
 	ADDQ        $0x10, R11
-	JZ          done4
+	JZ          done3
 	LEAQ        masks<>+64(SB), R12
 	SHLQ        $0x02, R11
 	SUBQ        R11, R12
@@ -2036,14 +2040,14 @@ tail4:
 	VMULPS      Z2, Z3, Z2
 	VMOVUPS     Z2, K1, (DX)(R10*1)
 
-done4:
+done3:
 	ADDQ $0x08, DI
 	ADDQ $0x04, R8
 	ADDQ BX, AX
 	ADDQ BX, DX
 	ADDQ R9, CX
 	DECQ SI
-	JNZ  rows3
+	JNZ  rows2
 	VZEROUPPER
 	RET
 
@@ -2058,44 +2062,42 @@ TEXT ·layerNorm512(SB), NOSPLIT, $0-68
 	MOVQ beta+40(FP), DI
 	MOVQ rows+48(FP), R8
 	MOVQ cols+56(FP), R9
-	MOVQ R8, R12
-	ANDQ $0x01, R8
-	SHRQ $0x01, R12
-	JZ   one1
+	SUBQ $0x02, R8
+	JLT  single1
 
-rows2:
-	LEAQ    (BX)(R9*4), R13
-	LEAQ    (AX)(R9*4), R14
+group1:
+	LEAQ    (BX)(R9*4), R12
+	LEAQ    (AX)(R9*4), R13
 	VMOVUPS constants<>+0(SB), Z0
 	VMOVUPS constants<>+0(SB), Z1
 	XORQ    R10, R10
 	MOVQ    R9, R11
 	SUBQ    $0x10, R11
-	JLT     tail3
+	JLT     tail2
 
-vectors1x3:
+vectors1x2:
 	VMOVUPS (BX)(R10*1), Z2
 	VADDPS  Z2, Z0, Z0
-	VMOVUPS (R13)(R10*1), Z2
+	VMOVUPS (R12)(R10*1), Z2
 	VADDPS  Z2, Z1, Z1
 	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x3
+	JGE     vectors1x2
 
-tail3:
+tail2:
 	ADDQ      $0x10, R11
-	JZ        done3
-	LEAQ      masks<>+64(SB), R15
+	JZ        done2
+	LEAQ      masks<>+64(SB), R14
 	SHLQ      $0x02, R11
-	SUBQ      R11, R15
-	VMOVDQU32 (R15), Z2
+	SUBQ      R11, R14
+	VMOVDQU32 (R14), Z2
 	VPTESTMD  Z2, Z2, K1
 	VMOVUPS.Z (BX)(R10*1), K1, Z2
 	VADDPS    Z2, Z0, Z0
-	VMOVUPS.Z (R13)(R10*1), K1, Z2
+	VMOVUPS.Z (R12)(R10*1), K1, Z2
 	VADDPS    Z2, Z1, Z1
 
-done3:
+done2:
 	VEXTRACTF64X4 $0x01, Z0, Y2
 	VADDPS        Y2, Y0, Y2
 	VEXTRACTF128  $0x01, Y2, X0
@@ -2123,41 +2125,41 @@ done3:
 	XORQ          R10, R10
 	MOVQ          R9, R11
 	SUBQ          $0x10, R11
-	JLT           tail4
+	JLT           tail3
 
-vectors1x4:
+vectors1x3:
 	VMOVUPS (BX)(R10*1), Z4
 	VSUBPS  Z0, Z4, Z4
 	VMULPS  Z4, Z4, Z4
 	VADDPS  Z4, Z2, Z2
-	VMOVUPS (R13)(R10*1), Z4
+	VMOVUPS (R12)(R10*1), Z4
 	VSUBPS  Z1, Z4, Z4
 	VMULPS  Z4, Z4, Z4
 	VADDPS  Z4, Z3, Z3
 	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x4
+	JGE     vectors1x3
 
-tail4:
+tail3:
 	ADDQ      $0x10, R11
-	JZ        done4
-	LEAQ      masks<>+64(SB), R15
+	JZ        done3
+	LEAQ      masks<>+64(SB), R14
 	SHLQ      $0x02, R11
-	SUBQ      R11, R15
-	VMOVDQU32 (R15), Z4
+	SUBQ      R11, R14
+	VMOVDQU32 (R14), Z4
 	VPTESTMD  Z4, Z4, K1
 	VMOVUPS.Z (BX)(R10*1), K1, Z4
 	VSUBPS    Z0, Z4, Z4
 	VMULPS    Z4, Z4, Z4
 	VMOVUPS.Z Z4, K1, Z4
 	VADDPS    Z4, Z2, Z2
-	VMOVUPS.Z (R13)(R10*1), K1, Z4
+	VMOVUPS.Z (R12)(R10*1), K1, Z4
 	VSUBPS    Z1, Z4, Z4
 	VMULPS    Z4, Z4, Z4
 	VMOVUPS.Z Z4, K1, Z4
 	VADDPS    Z4, Z3, Z3
 
-done4:
+done3:
 	VEXTRACTF64X4 $0x01, Z2, Y4
 	VADDPS        Y4, Y2, Y4
 	VEXTRACTF128  $0x01, Y4, X2
@@ -2191,9 +2193,9 @@ done4:
 	XORQ          R10, R10
 	MOVQ          R9, R11
 	SUBQ          $0x10, R11
-	JLT           tail5
+	JLT           tail4
 
-vectors1x5:
+vectors1x4:
 	VMOVUPS (SI)(R10*1), Z4
 	VMOVUPS (DI)(R10*1), Z5
 	VMOVUPS (BX)(R10*1), Z6
@@ -2202,23 +2204,23 @@ vectors1x5:
 	VMULPS  Z4, Z6, Z6
 	VADDPS  Z5, Z6, Z6
 	VMOVUPS Z6, (AX)(R10*1)
-	VMOVUPS (R13)(R10*1), Z6
+	VMOVUPS (R12)(R10*1), Z6
 	VSUBPS  Z1, Z6, Z6
 	VMULPS  Z3, Z6, Z6
 	VMULPS  Z4, Z6, Z4
 	VADDPS  Z5, Z4, Z4
-	VMOVUPS Z4, (R14)(R10*1)
+	VMOVUPS Z4, (R13)(R10*1)
 	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x5
+	JGE     vectors1x4
 
-tail5:
+tail4:
 	ADDQ      $0x10, R11
-	JZ        done5
-	LEAQ      masks<>+64(SB), R15
+	JZ        done4
+	LEAQ      masks<>+64(SB), R14
 	SHLQ      $0x02, R11
-	SUBQ      R11, R15
-	VMOVDQU32 (R15), Z4
+	SUBQ      R11, R14
+	VMOVDQU32 (R14), Z4
 	VPTESTMD  Z4, Z4, K1
 	VMOVUPS.Z (SI)(R10*1), K1, Z4
 	VMOVUPS.Z (DI)(R10*1), K1, Z5
@@ -2228,51 +2230,53 @@ tail5:
 	VMULPS    Z4, Z0, Z0
 	VADDPS    Z5, Z0, Z0
 	VMOVUPS   Z0, K1, (AX)(R10*1)
-	VMOVUPS.Z (R13)(R10*1), K1, Z0
+	VMOVUPS.Z (R12)(R10*1), K1, Z0
 	VSUBPS    Z1, Z0, Z0
 	VMULPS    Z3, Z0, Z0
 	VMULPS    Z4, Z0, Z0
 	VADDPS    Z5, Z0, Z0
-	VMOVUPS   Z0, K1, (R14)(R10*1)
+	VMOVUPS   Z0, K1, (R13)(R10*1)
 
-done5:
-	ADDQ  $0x08, CX
-	ADDQ  $0x08, DX
-	LEAQ  (BX)(R9*4), BX
-	LEAQ  (BX)(R9*4), BX
-	LEAQ  (AX)(R9*4), AX
-	LEAQ  (AX)(R9*4), AX
-	DECQ  R12
-	JNZ   rows2
-	TESTQ R8, R8
-	JZ    done1
+done4:
+	ADDQ $0x08, CX
+	ADDQ $0x08, DX
+	LEAQ (BX)(R9*4), BX
+	LEAQ (BX)(R9*4), BX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (AX)(R9*4), AX
+	SUBQ $0x02, R8
+	JGE  group1
+
+single1:
+	ADDQ $0x02, R8
+	JZ   done1
 
 one1:
 	VMOVUPS constants<>+0(SB), Z0
 	XORQ    R10, R10
 	MOVQ    R9, R11
 	SUBQ    $0x10, R11
-	JLT     tail6
+	JLT     tail5
 
-vectors1x6:
+vectors1x5:
 	VMOVUPS (BX)(R10*1), Z1
 	VADDPS  Z1, Z0, Z0
 	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x6
+	JGE     vectors1x5
 
-tail6:
+tail5:
 	ADDQ      $0x10, R11
-	JZ        done6
-	LEAQ      masks<>+64(SB), R8
+	JZ        done5
+	LEAQ      masks<>+64(SB), R12
 	SHLQ      $0x02, R11
-	SUBQ      R11, R8
-	VMOVDQU32 (R8), Z1
+	SUBQ      R11, R12
+	VMOVDQU32 (R12), Z1
 	VPTESTMD  Z1, Z1, K1
 	VMOVUPS.Z (BX)(R10*1), K1, Z1
 	VADDPS    Z1, Z0, Z0
 
-done6:
+done5:
 	VEXTRACTF64X4 $0x01, Z0, Y1
 	VADDPS        Y1, Y0, Y1
 	VEXTRACTF128  $0x01, Y1, X0
@@ -2288,24 +2292,24 @@ done6:
 	XORQ          R10, R10
 	MOVQ          R9, R11
 	SUBQ          $0x10, R11
-	JLT           tail7
+	JLT           tail6
 
-vectors1x7:
+vectors1x6:
 	VMOVUPS (BX)(R10*1), Z2
 	VSUBPS  Z0, Z2, Z2
 	VMULPS  Z2, Z2, Z2
 	VADDPS  Z2, Z1, Z1
 	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x7
+	JGE     vectors1x6
 
-tail7:
+tail6:
 	ADDQ      $0x10, R11
-	JZ        done7
-	LEAQ      masks<>+64(SB), R8
+	JZ        done6
+	LEAQ      masks<>+64(SB), R12
 	SHLQ      $0x02, R11
-	SUBQ      R11, R8
-	VMOVDQU32 (R8), Z2
+	SUBQ      R11, R12
+	VMOVDQU32 (R12), Z2
 	VPTESTMD  Z2, Z2, K1
 	VMOVUPS.Z (BX)(R10*1), K1, Z2
 	VSUBPS    Z0, Z2, Z2
@@ -2313,7 +2317,7 @@ tail7:
 	VMOVUPS.Z Z2, K1, Z2
 	VADDPS    Z2, Z1, Z1
 
-done7:
+done6:
 	VEXTRACTF64X4 $0x01, Z1, Y2
 	VADDPS        Y2, Y1, Y2
 	VEXTRACTF128  $0x01, Y2, X1
@@ -2332,9 +2336,9 @@ done7:
 	XORQ          R10, R10
 	MOVQ          R9, R11
 	SUBQ          $0x10, R11
-	JLT           tail8
+	JLT           tail7
 
-vectors1x8:
+vectors1x7:
 	VMOVUPS (SI)(R10*1), Z2
 	VMOVUPS (DI)(R10*1), Z3
 	VMOVUPS (BX)(R10*1), Z4
@@ -2345,15 +2349,15 @@ vectors1x8:
 	VMOVUPS Z2, (AX)(R10*1)
 	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x8
+	JGE     vectors1x7
 
-tail8:
+tail7:
 	ADDQ      $0x10, R11
-	JZ        done8
-	LEAQ      masks<>+64(SB), R8
+	JZ        done7
+	LEAQ      masks<>+64(SB), R12
 	SHLQ      $0x02, R11
-	SUBQ      R11, R8
-	VMOVDQU32 (R8), Z2
+	SUBQ      R11, R12
+	VMOVDQU32 (R12), Z2
 	VPTESTMD  Z2, Z2, K1
 	VMOVUPS.Z (SI)(R10*1), K1, Z2
 	VMOVUPS.Z (DI)(R10*1), K1, Z3
@@ -2364,11 +2368,13 @@ tail8:
 	VADDPS    Z3, Z0, Z0
 	VMOVUPS   Z0, K1, (AX)(R10*1)
 
-done8:
+done7:
 	ADDQ $0x04, CX
 	ADDQ $0x04, DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (AX)(R9*4), AX
+	DECQ R8
+	JNZ  one1
 
 done1:
 	VZEROUPPER
@@ -2376,7 +2382,7 @@ done1:
 
 // func layerNormBackward512(dx *float32, dy *float32, x *float32, mean *float32, rstd *float32, gamma *float32, rows int, cols int, n float32)
 // Requires: AVX, AVX512F
-TEXT ·layerNormBackward512(SB), NOSPLIT, $8-68
+TEXT ·layerNormBackward512(SB), NOSPLIT, $0-68
 	MOVQ dx+0(FP), AX
 	MOVQ dy+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -2385,46 +2391,770 @@ TEXT ·layerNormBackward512(SB), NOSPLIT, $8-68
 	MOVQ gamma+40(FP), DI
 	MOVQ rows+48(FP), R8
 	MOVQ cols+56(FP), R9
-	MOVQ R8, R12
-	ANDQ $0x01, R8
-	SHRQ $0x01, R12
-	JZ   one1
+	MOVQ R9, R12
+	SHLQ $0x02, R12
+	LEAQ (R12)(R12*2), R13
+	SUBQ $0x04, R8
+	JLT  single1
 
-rows2:
-	LEAQ         (AX)(R9*4), R13
-	LEAQ         (CX)(R9*4), R14
-	LEAQ         (DX)(R9*4), R15
+group1:
 	VBROADCASTSS (BX), Z0
 	VBROADCASTSS (SI), Z1
 	VBROADCASTSS 4(BX), Z2
 	VBROADCASTSS 4(SI), Z3
-	VMOVUPS      constants<>+0(SB), Z4
-	VMOVUPS      constants<>+0(SB), Z5
-	VMOVUPS      constants<>+0(SB), Z6
-	VMOVUPS      constants<>+0(SB), Z7
+	VBROADCASTSS 8(BX), Z4
+	VBROADCASTSS 8(SI), Z5
+	VBROADCASTSS 12(BX), Z6
+	VBROADCASTSS 12(SI), Z7
+	VMOVUPS      constants<>+0(SB), Z8
+	VMOVUPS      constants<>+0(SB), Z9
+	VMOVUPS      constants<>+0(SB), Z10
+	VMOVUPS      constants<>+0(SB), Z11
+	VMOVUPS      constants<>+0(SB), Z12
+	VMOVUPS      constants<>+0(SB), Z13
+	VMOVUPS      constants<>+0(SB), Z14
+	VMOVUPS      constants<>+0(SB), Z15
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
-	JLT          tail3
+	JLT          tail2
+
+vectors1x2:
+	VMOVUPS (DI)(R10*1), Z16
+	VMOVUPS (CX), Z17
+	VMOVUPS (DX), Z18
+	VSUBPS  Z0, Z18, Z18
+	VMULPS  Z1, Z18, Z18
+	VMULPS  Z17, Z16, Z17
+	VADDPS  Z17, Z8, Z8
+	VMULPS  Z18, Z17, Z17
+	VADDPS  Z17, Z12, Z12
+	VMOVUPS (CX)(R12*1), Z17
+	VMOVUPS (DX)(R12*1), Z18
+	VSUBPS  Z2, Z18, Z18
+	VMULPS  Z3, Z18, Z18
+	VMULPS  Z17, Z16, Z17
+	VADDPS  Z17, Z9, Z9
+	VMULPS  Z18, Z17, Z17
+	VADDPS  Z17, Z13, Z13
+	VMOVUPS (CX)(R12*2), Z17
+	VMOVUPS (DX)(R12*2), Z18
+	VSUBPS  Z4, Z18, Z18
+	VMULPS  Z5, Z18, Z18
+	VMULPS  Z17, Z16, Z17
+	VADDPS  Z17, Z10, Z10
+	VMULPS  Z18, Z17, Z17
+	VADDPS  Z17, Z14, Z14
+	VMOVUPS (CX)(R13*1), Z17
+	VMOVUPS (DX)(R13*1), Z18
+	VSUBPS  Z6, Z18, Z18
+	VMULPS  Z7, Z18, Z18
+	VMULPS  Z17, Z16, Z16
+	VADDPS  Z16, Z11, Z11
+	VMULPS  Z18, Z16, Z16
+	VADDPS  Z16, Z15, Z15
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x2
+
+tail2:
+	ADDQ      $0x10, R11
+	JZ        done2
+	LEAQ      masks<>+64(SB), R14
+	SHLQ      $0x02, R11
+	SUBQ      R11, R14
+	VMOVDQU32 (R14), Z16
+	VPTESTMD  Z16, Z16, K1
+	VMOVUPS.Z (DI)(R10*1), K1, Z16
+	VMOVUPS.Z (CX), K1, Z17
+	VMOVUPS.Z (DX), K1, Z18
+	VSUBPS    Z0, Z18, Z0
+	VMULPS    Z1, Z0, Z0
+	VMULPS    Z17, Z16, Z1
+	VADDPS    Z1, Z8, Z8
+	VMULPS    Z0, Z1, Z0
+	VMOVUPS.Z Z0, K1, Z0
+	VADDPS    Z0, Z12, Z12
+	VMOVUPS.Z (CX)(R12*1), K1, Z0
+	VMOVUPS.Z (DX)(R12*1), K1, Z1
+	VSUBPS    Z2, Z1, Z1
+	VMULPS    Z3, Z1, Z1
+	VMULPS    Z0, Z16, Z0
+	VADDPS    Z0, Z9, Z9
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS.Z Z0, K1, Z0
+	VADDPS    Z0, Z13, Z13
+	VMOVUPS.Z (CX)(R12*2), K1, Z0
+	VMOVUPS.Z (DX)(R12*2), K1, Z1
+	VSUBPS    Z4, Z1, Z1
+	VMULPS    Z5, Z1, Z1
+	VMULPS    Z0, Z16, Z0
+	VADDPS    Z0, Z10, Z10
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS.Z Z0, K1, Z0
+	VADDPS    Z0, Z14, Z14
+	VMOVUPS.Z (CX)(R13*1), K1, Z0
+	VMOVUPS.Z (DX)(R13*1), K1, Z1
+	VSUBPS    Z6, Z1, Z1
+	VMULPS    Z7, Z1, Z1
+	VMULPS    Z0, Z16, Z0
+	VADDPS    Z0, Z11, Z11
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS.Z Z0, K1, Z0
+	VADDPS    Z0, Z15, Z15
+
+done2:
+	SUBQ          R10, CX
+	SUBQ          R10, DX
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0x0e, X1, X0
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x01, X1, X0
+	VADDPS        X0, X1, X1
+	VEXTRACTF64X4 $0x01, Z12, Y0
+	VADDPS        Y0, Y12, Y0
+	VEXTRACTF128  $0x01, Y0, X2
+	VADDPS        X2, X0, X2
+	VPERMILPS     $0x0e, X2, X0
+	VADDPS        X0, X2, X2
+	VPERMILPS     $0x01, X2, X0
+	VADDPS        X0, X2, X2
+	VDIVSS        n+64(FP), X1, X1
+	VDIVSS        n+64(FP), X2, X2
+	VBROADCASTSS  X1, Z0
+	VBROADCASTSS  X2, Z1
+	VEXTRACTF64X4 $0x01, Z9, Y2
+	VADDPS        Y2, Y9, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X3, X2, X3
+	VPERMILPS     $0x0e, X3, X2
+	VADDPS        X2, X3, X3
+	VPERMILPS     $0x01, X3, X2
+	VADDPS        X2, X3, X3
+	VEXTRACTF64X4 $0x01, Z13, Y2
+	VADDPS        Y2, Y13, Y2
+	VEXTRACTF128  $0x01, Y2, X4
+	VADDPS        X4, X2, X4
+	VPERMILPS     $0x0e, X4, X2
+	VADDPS        X2, X4, X4
+	VPERMILPS     $0x01, X4, X2
+	VADDPS        X2, X4, X4
+	VDIVSS        n+64(FP), X3, X3
+	VDIVSS        n+64(FP), X4, X4
+	VBROADCASTSS  X3, Z2
+	VBROADCASTSS  X4, Z3
+	VEXTRACTF64X4 $0x01, Z10, Y4
+	VADDPS        Y4, Y10, Y4
+	VEXTRACTF128  $0x01, Y4, X5
+	VADDPS        X5, X4, X5
+	VPERMILPS     $0x0e, X5, X4
+	VADDPS        X4, X5, X5
+	VPERMILPS     $0x01, X5, X4
+	VADDPS        X4, X5, X5
+	VEXTRACTF64X4 $0x01, Z14, Y4
+	VADDPS        Y4, Y14, Y4
+	VEXTRACTF128  $0x01, Y4, X6
+	VADDPS        X6, X4, X6
+	VPERMILPS     $0x0e, X6, X4
+	VADDPS        X4, X6, X6
+	VPERMILPS     $0x01, X6, X4
+	VADDPS        X4, X6, X6
+	VDIVSS        n+64(FP), X5, X5
+	VDIVSS        n+64(FP), X6, X6
+	VBROADCASTSS  X5, Z4
+	VBROADCASTSS  X6, Z5
+	VEXTRACTF64X4 $0x01, Z11, Y6
+	VADDPS        Y6, Y11, Y6
+	VEXTRACTF128  $0x01, Y6, X7
+	VADDPS        X7, X6, X7
+	VPERMILPS     $0x0e, X7, X6
+	VADDPS        X6, X7, X7
+	VPERMILPS     $0x01, X7, X6
+	VADDPS        X6, X7, X7
+	VEXTRACTF64X4 $0x01, Z15, Y6
+	VADDPS        Y6, Y15, Y6
+	VEXTRACTF128  $0x01, Y6, X8
+	VADDPS        X8, X6, X8
+	VPERMILPS     $0x0e, X8, X6
+	VADDPS        X6, X8, X8
+	VPERMILPS     $0x01, X8, X6
+	VADDPS        X6, X8, X8
+	VDIVSS        n+64(FP), X7, X7
+	VDIVSS        n+64(FP), X8, X8
+	VBROADCASTSS  X7, Z6
+	VBROADCASTSS  X8, Z7
+	VBROADCASTSS  (BX), Z8
+	VBROADCASTSS  (SI), Z9
+	VBROADCASTSS  4(BX), Z10
+	VBROADCASTSS  4(SI), Z11
+	VBROADCASTSS  8(BX), Z12
+	VBROADCASTSS  8(SI), Z13
+	VBROADCASTSS  12(BX), Z14
+	VBROADCASTSS  12(SI), Z15
+	XORQ          R10, R10
+	MOVQ          R9, R11
+	SUBQ          $0x10, R11
+	JLT           tail3
 
 vectors1x3:
-	VMOVUPS (DI)(R10*1), Z8
-	VMOVUPS (CX)(R10*1), Z9
-	VMULPS  Z9, Z8, Z9
-	VMOVUPS (DX)(R10*1), Z10
-	VSUBPS  Z0, Z10, Z10
-	VMULPS  Z1, Z10, Z10
-	VADDPS  Z9, Z4, Z4
-	VMULPS  Z10, Z9, Z9
-	VADDPS  Z9, Z6, Z6
-	VMOVUPS (R14)(R10*1), Z9
-	VMULPS  Z9, Z8, Z8
-	VMOVUPS (R15)(R10*1), Z9
-	VSUBPS  Z2, Z9, Z9
-	VMULPS  Z3, Z9, Z9
-	VADDPS  Z8, Z5, Z5
-	VMULPS  Z9, Z8, Z8
-	VADDPS  Z8, Z7, Z7
+	VMOVUPS (DI)(R10*1), Z16
+	VMOVUPS (CX), Z17
+	VMULPS  Z17, Z16, Z17
+	VSUBPS  Z0, Z17, Z17
+	VMOVUPS (DX), Z18
+	VSUBPS  Z8, Z18, Z18
+	VMULPS  Z9, Z18, Z18
+	VMULPS  Z1, Z18, Z18
+	VSUBPS  Z18, Z17, Z17
+	VMULPS  Z17, Z9, Z17
+	VMOVUPS Z17, (AX)
+	VMOVUPS (CX)(R12*1), Z17
+	VMULPS  Z17, Z16, Z17
+	VSUBPS  Z2, Z17, Z17
+	VMOVUPS (DX)(R12*1), Z18
+	VSUBPS  Z10, Z18, Z18
+	VMULPS  Z11, Z18, Z18
+	VMULPS  Z3, Z18, Z18
+	VSUBPS  Z18, Z17, Z17
+	VMULPS  Z17, Z11, Z17
+	VMOVUPS Z17, (AX)(R12*1)
+	VMOVUPS (CX)(R12*2), Z17
+	VMULPS  Z17, Z16, Z17
+	VSUBPS  Z4, Z17, Z17
+	VMOVUPS (DX)(R12*2), Z18
+	VSUBPS  Z12, Z18, Z18
+	VMULPS  Z13, Z18, Z18
+	VMULPS  Z5, Z18, Z18
+	VSUBPS  Z18, Z17, Z17
+	VMULPS  Z17, Z13, Z17
+	VMOVUPS Z17, (AX)(R12*2)
+	VMOVUPS (CX)(R13*1), Z17
+	VMULPS  Z17, Z16, Z16
+	VSUBPS  Z6, Z16, Z16
+	VMOVUPS (DX)(R13*1), Z17
+	VSUBPS  Z14, Z17, Z17
+	VMULPS  Z15, Z17, Z17
+	VMULPS  Z7, Z17, Z17
+	VSUBPS  Z17, Z16, Z16
+	VMULPS  Z16, Z15, Z16
+	VMOVUPS Z16, (AX)(R13*1)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, AX
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x3
+
+tail3:
+	ADDQ      $0x10, R11
+	JZ        done3
+	LEAQ      masks<>+64(SB), R14
+	SHLQ      $0x02, R11
+	SUBQ      R11, R14
+	VMOVDQU32 (R14), Z16
+	VPTESTMD  Z16, Z16, K1
+	VMOVUPS.Z (DI)(R10*1), K1, Z16
+	VMOVUPS.Z (CX), K1, Z17
+	VMULPS    Z17, Z16, Z17
+	VSUBPS    Z0, Z17, Z0
+	VMOVUPS.Z (DX), K1, Z17
+	VSUBPS    Z8, Z17, Z8
+	VMULPS    Z9, Z8, Z8
+	VMULPS    Z1, Z8, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z9, Z0
+	VMOVUPS   Z0, K1, (AX)
+	VMOVUPS.Z (CX)(R12*1), K1, Z0
+	VMULPS    Z0, Z16, Z0
+	VSUBPS    Z2, Z0, Z0
+	VMOVUPS.Z (DX)(R12*1), K1, Z1
+	VSUBPS    Z10, Z1, Z1
+	VMULPS    Z11, Z1, Z1
+	VMULPS    Z3, Z1, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z11, Z0
+	VMOVUPS   Z0, K1, (AX)(R12*1)
+	VMOVUPS.Z (CX)(R12*2), K1, Z0
+	VMULPS    Z0, Z16, Z0
+	VSUBPS    Z4, Z0, Z0
+	VMOVUPS.Z (DX)(R12*2), K1, Z1
+	VSUBPS    Z12, Z1, Z1
+	VMULPS    Z13, Z1, Z1
+	VMULPS    Z5, Z1, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z13, Z0
+	VMOVUPS   Z0, K1, (AX)(R12*2)
+	VMOVUPS.Z (CX)(R13*1), K1, Z0
+	VMULPS    Z0, Z16, Z0
+	VSUBPS    Z6, Z0, Z0
+	VMOVUPS.Z (DX)(R13*1), K1, Z1
+	VSUBPS    Z14, Z1, Z1
+	VMULPS    Z15, Z1, Z1
+	VMULPS    Z7, Z1, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z15, Z0
+	VMOVUPS   Z0, K1, (AX)(R13*1)
+
+done3:
+	SUBQ R10, CX
+	SUBQ R10, DX
+	SUBQ R10, AX
+	ADDQ $0x10, BX
+	ADDQ $0x10, SI
+	LEAQ (DX)(R9*4), DX
+	LEAQ (DX)(R9*4), DX
+	LEAQ (DX)(R9*4), DX
+	LEAQ (DX)(R9*4), DX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (CX)(R9*4), CX
+	LEAQ (CX)(R9*4), CX
+	LEAQ (CX)(R9*4), CX
+	LEAQ (CX)(R9*4), CX
+	SUBQ $0x04, R8
+	JGE  group1
+
+single1:
+	ADDQ $0x04, R8
+	JZ   done1
+
+one1:
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+	VMOVUPS      constants<>+0(SB), Z2
+	VMOVUPS      constants<>+0(SB), Z3
+	XORQ         R10, R10
+	MOVQ         R9, R11
+	SUBQ         $0x10, R11
+	JLT          tail4
+
+vectors1x4:
+	VMOVUPS (DI)(R10*1), Z4
+	VMOVUPS (CX), Z5
+	VMOVUPS (DX), Z6
+	VSUBPS  Z0, Z6, Z6
+	VMULPS  Z1, Z6, Z6
+	VMULPS  Z5, Z4, Z4
+	VADDPS  Z4, Z2, Z2
+	VMULPS  Z6, Z4, Z4
+	VADDPS  Z4, Z3, Z3
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x4
+
+tail4:
+	ADDQ      $0x10, R11
+	JZ        done4
+	LEAQ      masks<>+64(SB), R12
+	SHLQ      $0x02, R11
+	SUBQ      R11, R12
+	VMOVDQU32 (R12), Z4
+	VPTESTMD  Z4, Z4, K1
+	VMOVUPS.Z (DI)(R10*1), K1, Z4
+	VMOVUPS.Z (CX), K1, Z5
+	VMOVUPS.Z (DX), K1, Z6
+	VSUBPS    Z0, Z6, Z0
+	VMULPS    Z1, Z0, Z0
+	VMULPS    Z5, Z4, Z1
+	VADDPS    Z1, Z2, Z2
+	VMULPS    Z0, Z1, Z0
+	VMOVUPS.Z Z0, K1, Z0
+	VADDPS    Z0, Z3, Z3
+
+done4:
+	SUBQ          R10, CX
+	SUBQ          R10, DX
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y0, Y2, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0x0e, X1, X0
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x01, X1, X0
+	VADDPS        X0, X1, X1
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y0, Y3, Y0
+	VEXTRACTF128  $0x01, Y0, X2
+	VADDPS        X2, X0, X2
+	VPERMILPS     $0x0e, X2, X0
+	VADDPS        X0, X2, X2
+	VPERMILPS     $0x01, X2, X0
+	VADDPS        X0, X2, X2
+	VDIVSS        n+64(FP), X1, X1
+	VDIVSS        n+64(FP), X2, X2
+	VBROADCASTSS  X1, Z0
+	VBROADCASTSS  X2, Z1
+	VBROADCASTSS  (BX), Z2
+	VBROADCASTSS  (SI), Z3
+	XORQ          R10, R10
+	MOVQ          R9, R11
+	SUBQ          $0x10, R11
+	JLT           tail5
+
+vectors1x5:
+	VMOVUPS (DI)(R10*1), Z4
+	VMOVUPS (CX), Z5
+	VMULPS  Z5, Z4, Z4
+	VSUBPS  Z0, Z4, Z4
+	VMOVUPS (DX), Z5
+	VSUBPS  Z2, Z5, Z5
+	VMULPS  Z3, Z5, Z5
+	VMULPS  Z1, Z5, Z5
+	VSUBPS  Z5, Z4, Z4
+	VMULPS  Z4, Z3, Z4
+	VMOVUPS Z4, (AX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, AX
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x5
+
+tail5:
+	ADDQ      $0x10, R11
+	JZ        done5
+	LEAQ      masks<>+64(SB), R12
+	SHLQ      $0x02, R11
+	SUBQ      R11, R12
+	VMOVDQU32 (R12), Z4
+	VPTESTMD  Z4, Z4, K1
+	VMOVUPS.Z (DI)(R10*1), K1, Z4
+	VMOVUPS.Z (CX), K1, Z5
+	VMULPS    Z5, Z4, Z4
+	VSUBPS    Z0, Z4, Z0
+	VMOVUPS.Z (DX), K1, Z4
+	VSUBPS    Z2, Z4, Z2
+	VMULPS    Z3, Z2, Z2
+	VMULPS    Z1, Z2, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z3, Z0
+	VMOVUPS   Z0, K1, (AX)
+
+done5:
+	SUBQ R10, CX
+	SUBQ R10, DX
+	SUBQ R10, AX
+	ADDQ $0x04, BX
+	ADDQ $0x04, SI
+	LEAQ (DX)(R9*4), DX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (CX)(R9*4), CX
+	DECQ R8
+	JNZ  one1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func layerNormBackwardColumns512(dx *float32, dgamma *float32, dbeta *float32, dy *float32, x *float32, mean *float32, rstd *float32, gamma *float32, rows int, cols int, n float32)
+// Requires: AVX, AVX512F
+TEXT ·layerNormBackwardColumns512(SB), NOSPLIT, $8-84
+	MOVQ dx+0(FP), AX
+	MOVQ dy+24(FP), CX
+	MOVQ x+32(FP), DX
+	MOVQ mean+40(FP), BX
+	MOVQ rstd+48(FP), SI
+	MOVQ gamma+56(FP), DI
+	MOVQ rows+64(FP), R8
+	MOVQ cols+72(FP), R9
+	MOVQ dgamma+8(FP), R12
+	MOVQ dbeta+16(FP), R13
+	MOVQ R9, R14
+	SHLQ $0x02, R14
+	LEAQ (R14)(R14*2), R15
+	SUBQ $0x04, R8
+	JLT  single1
+
+group1:
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+	VBROADCASTSS 4(BX), Z2
+	VBROADCASTSS 4(SI), Z3
+	VBROADCASTSS 8(BX), Z4
+	VBROADCASTSS 8(SI), Z5
+	VBROADCASTSS 12(BX), Z6
+	VBROADCASTSS 12(SI), Z7
+	VMOVUPS      constants<>+0(SB), Z8
+	VMOVUPS      constants<>+0(SB), Z9
+	VMOVUPS      constants<>+0(SB), Z10
+	VMOVUPS      constants<>+0(SB), Z11
+	VMOVUPS      constants<>+0(SB), Z12
+	VMOVUPS      constants<>+0(SB), Z13
+	VMOVUPS      constants<>+0(SB), Z14
+	VMOVUPS      constants<>+0(SB), Z15
+	XORQ         R10, R10
+	MOVQ         R9, R11
+	SUBQ         $0x10, R11
+	JLT          tail2
+
+vectors1x2:
+	VMOVUPS (DI)(R10*1), Z16
+	VMOVUPS (R12)(R10*1), Z17
+	VMOVUPS (R13)(R10*1), Z18
+	VMOVUPS (CX), Z19
+	VMOVUPS (DX), Z20
+	VSUBPS  Z0, Z20, Z20
+	VMULPS  Z1, Z20, Z20
+	VMULPS  Z19, Z16, Z21
+	VADDPS  Z21, Z8, Z8
+	VMULPS  Z20, Z21, Z21
+	VADDPS  Z21, Z12, Z12
+	VMULPS  Z20, Z19, Z20
+	VADDPS  Z20, Z17, Z17
+	VADDPS  Z19, Z18, Z18
+	VMOVUPS (CX)(R14*1), Z19
+	VMOVUPS (DX)(R14*1), Z20
+	VSUBPS  Z2, Z20, Z20
+	VMULPS  Z3, Z20, Z20
+	VMULPS  Z19, Z16, Z21
+	VADDPS  Z21, Z9, Z9
+	VMULPS  Z20, Z21, Z21
+	VADDPS  Z21, Z13, Z13
+	VMULPS  Z20, Z19, Z20
+	VADDPS  Z20, Z17, Z17
+	VADDPS  Z19, Z18, Z18
+	VMOVUPS (CX)(R14*2), Z19
+	VMOVUPS (DX)(R14*2), Z20
+	VSUBPS  Z4, Z20, Z20
+	VMULPS  Z5, Z20, Z20
+	VMULPS  Z19, Z16, Z21
+	VADDPS  Z21, Z10, Z10
+	VMULPS  Z20, Z21, Z21
+	VADDPS  Z21, Z14, Z14
+	VMULPS  Z20, Z19, Z20
+	VADDPS  Z20, Z17, Z17
+	VADDPS  Z19, Z18, Z18
+	VMOVUPS (CX)(R15*1), Z19
+	VMOVUPS (DX)(R15*1), Z20
+	VSUBPS  Z6, Z20, Z20
+	VMULPS  Z7, Z20, Z20
+	VMULPS  Z19, Z16, Z16
+	VADDPS  Z16, Z11, Z11
+	VMULPS  Z20, Z16, Z16
+	VADDPS  Z16, Z15, Z15
+	VMULPS  Z20, Z19, Z16
+	VADDPS  Z16, Z17, Z17
+	VADDPS  Z19, Z18, Z18
+	VMOVUPS Z17, (R12)(R10*1)
+	VMOVUPS Z18, (R13)(R10*1)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x2
+
+tail2:
+	ADDQ      $0x10, R11
+	JZ        done2
+	LEAQ      masks<>+64(SB), BP
+	SHLQ      $0x02, R11
+	SUBQ      R11, BP
+	VMOVDQU32 (BP), Z16
+	VPTESTMD  Z16, Z16, K1
+	VMOVUPS.Z (DI)(R10*1), K1, Z16
+	VMOVUPS.Z (R12)(R10*1), K1, Z17
+	VMOVUPS.Z (R13)(R10*1), K1, Z18
+	VMOVUPS.Z (CX), K1, Z19
+	VMOVUPS.Z (DX), K1, Z20
+	VSUBPS    Z0, Z20, Z0
+	VMULPS    Z1, Z0, Z0
+	VMULPS    Z19, Z16, Z1
+	VADDPS    Z1, Z8, Z8
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS.Z Z1, K1, Z1
+	VADDPS    Z1, Z12, Z12
+	VMULPS    Z0, Z19, Z0
+	VADDPS    Z0, Z17, Z17
+	VADDPS    Z19, Z18, Z18
+	VMOVUPS.Z (CX)(R14*1), K1, Z0
+	VMOVUPS.Z (DX)(R14*1), K1, Z1
+	VSUBPS    Z2, Z1, Z1
+	VMULPS    Z3, Z1, Z1
+	VMULPS    Z0, Z16, Z2
+	VADDPS    Z2, Z9, Z9
+	VMULPS    Z1, Z2, Z2
+	VMOVUPS.Z Z2, K1, Z2
+	VADDPS    Z2, Z13, Z13
+	VMULPS    Z1, Z0, Z1
+	VADDPS    Z1, Z17, Z17
+	VADDPS    Z0, Z18, Z18
+	VMOVUPS.Z (CX)(R14*2), K1, Z0
+	VMOVUPS.Z (DX)(R14*2), K1, Z1
+	VSUBPS    Z4, Z1, Z1
+	VMULPS    Z5, Z1, Z1
+	VMULPS    Z0, Z16, Z2
+	VADDPS    Z2, Z10, Z10
+	VMULPS    Z1, Z2, Z2
+	VMOVUPS.Z Z2, K1, Z2
+	VADDPS    Z2, Z14, Z14
+	VMULPS    Z1, Z0, Z1
+	VADDPS    Z1, Z17, Z17
+	VADDPS    Z0, Z18, Z18
+	VMOVUPS.Z (CX)(R15*1), K1, Z0
+	VMOVUPS.Z (DX)(R15*1), K1, Z1
+	VSUBPS    Z6, Z1, Z1
+	VMULPS    Z7, Z1, Z1
+	VMULPS    Z0, Z16, Z2
+	VADDPS    Z2, Z11, Z11
+	VMULPS    Z1, Z2, Z2
+	VMOVUPS.Z Z2, K1, Z2
+	VADDPS    Z2, Z15, Z15
+	VMULPS    Z1, Z0, Z1
+	VADDPS    Z1, Z17, Z17
+	VADDPS    Z0, Z18, Z18
+	VMOVUPS   Z17, K1, (R12)(R10*1)
+	VMOVUPS   Z18, K1, (R13)(R10*1)
+
+done2:
+	SUBQ          R10, CX
+	SUBQ          R10, DX
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0x0e, X1, X0
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x01, X1, X0
+	VADDPS        X0, X1, X1
+	VEXTRACTF64X4 $0x01, Z12, Y0
+	VADDPS        Y0, Y12, Y0
+	VEXTRACTF128  $0x01, Y0, X2
+	VADDPS        X2, X0, X2
+	VPERMILPS     $0x0e, X2, X0
+	VADDPS        X0, X2, X2
+	VPERMILPS     $0x01, X2, X0
+	VADDPS        X0, X2, X2
+	VDIVSS        n+80(FP), X1, X1
+	VDIVSS        n+80(FP), X2, X2
+	VBROADCASTSS  X1, Z0
+	VBROADCASTSS  X2, Z1
+	VEXTRACTF64X4 $0x01, Z9, Y2
+	VADDPS        Y2, Y9, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X3, X2, X3
+	VPERMILPS     $0x0e, X3, X2
+	VADDPS        X2, X3, X3
+	VPERMILPS     $0x01, X3, X2
+	VADDPS        X2, X3, X3
+	VEXTRACTF64X4 $0x01, Z13, Y2
+	VADDPS        Y2, Y13, Y2
+	VEXTRACTF128  $0x01, Y2, X4
+	VADDPS        X4, X2, X4
+	VPERMILPS     $0x0e, X4, X2
+	VADDPS        X2, X4, X4
+	VPERMILPS     $0x01, X4, X2
+	VADDPS        X2, X4, X4
+	VDIVSS        n+80(FP), X3, X3
+	VDIVSS        n+80(FP), X4, X4
+	VBROADCASTSS  X3, Z2
+	VBROADCASTSS  X4, Z3
+	VEXTRACTF64X4 $0x01, Z10, Y4
+	VADDPS        Y4, Y10, Y4
+	VEXTRACTF128  $0x01, Y4, X5
+	VADDPS        X5, X4, X5
+	VPERMILPS     $0x0e, X5, X4
+	VADDPS        X4, X5, X5
+	VPERMILPS     $0x01, X5, X4
+	VADDPS        X4, X5, X5
+	VEXTRACTF64X4 $0x01, Z14, Y4
+	VADDPS        Y4, Y14, Y4
+	VEXTRACTF128  $0x01, Y4, X6
+	VADDPS        X6, X4, X6
+	VPERMILPS     $0x0e, X6, X4
+	VADDPS        X4, X6, X6
+	VPERMILPS     $0x01, X6, X4
+	VADDPS        X4, X6, X6
+	VDIVSS        n+80(FP), X5, X5
+	VDIVSS        n+80(FP), X6, X6
+	VBROADCASTSS  X5, Z4
+	VBROADCASTSS  X6, Z5
+	VEXTRACTF64X4 $0x01, Z11, Y6
+	VADDPS        Y6, Y11, Y6
+	VEXTRACTF128  $0x01, Y6, X7
+	VADDPS        X7, X6, X7
+	VPERMILPS     $0x0e, X7, X6
+	VADDPS        X6, X7, X7
+	VPERMILPS     $0x01, X7, X6
+	VADDPS        X6, X7, X7
+	VEXTRACTF64X4 $0x01, Z15, Y6
+	VADDPS        Y6, Y15, Y6
+	VEXTRACTF128  $0x01, Y6, X8
+	VADDPS        X8, X6, X8
+	VPERMILPS     $0x0e, X8, X6
+	VADDPS        X6, X8, X8
+	VPERMILPS     $0x01, X8, X6
+	VADDPS        X6, X8, X8
+	VDIVSS        n+80(FP), X7, X7
+	VDIVSS        n+80(FP), X8, X8
+	VBROADCASTSS  X7, Z6
+	VBROADCASTSS  X8, Z7
+	VBROADCASTSS  (BX), Z8
+	VBROADCASTSS  (SI), Z9
+	VBROADCASTSS  4(BX), Z10
+	VBROADCASTSS  4(SI), Z11
+	VBROADCASTSS  8(BX), Z12
+	VBROADCASTSS  8(SI), Z13
+	VBROADCASTSS  12(BX), Z14
+	VBROADCASTSS  12(SI), Z15
+	XORQ          R10, R10
+	MOVQ          R9, R11
+	SUBQ          $0x10, R11
+	JLT           tail3
+
+vectors1x3:
+	VMOVUPS (DI)(R10*1), Z16
+	VMOVUPS (CX), Z17
+	VMULPS  Z17, Z16, Z17
+	VSUBPS  Z0, Z17, Z17
+	VMOVUPS (DX), Z18
+	VSUBPS  Z8, Z18, Z18
+	VMULPS  Z9, Z18, Z18
+	VMULPS  Z1, Z18, Z18
+	VSUBPS  Z18, Z17, Z17
+	VMULPS  Z17, Z9, Z17
+	VMOVUPS Z17, (AX)
+	VMOVUPS (CX)(R14*1), Z17
+	VMULPS  Z17, Z16, Z17
+	VSUBPS  Z2, Z17, Z17
+	VMOVUPS (DX)(R14*1), Z18
+	VSUBPS  Z10, Z18, Z18
+	VMULPS  Z11, Z18, Z18
+	VMULPS  Z3, Z18, Z18
+	VSUBPS  Z18, Z17, Z17
+	VMULPS  Z17, Z11, Z17
+	VMOVUPS Z17, (AX)(R14*1)
+	VMOVUPS (CX)(R14*2), Z17
+	VMULPS  Z17, Z16, Z17
+	VSUBPS  Z4, Z17, Z17
+	VMOVUPS (DX)(R14*2), Z18
+	VSUBPS  Z12, Z18, Z18
+	VMULPS  Z13, Z18, Z18
+	VMULPS  Z5, Z18, Z18
+	VSUBPS  Z18, Z17, Z17
+	VMULPS  Z17, Z13, Z17
+	VMOVUPS Z17, (AX)(R14*2)
+	VMOVUPS (CX)(R15*1), Z17
+	VMULPS  Z17, Z16, Z16
+	VSUBPS  Z6, Z16, Z16
+	VMOVUPS (DX)(R15*1), Z17
+	VSUBPS  Z14, Z17, Z17
+	VMULPS  Z15, Z17, Z17
+	VMULPS  Z7, Z17, Z17
+	VSUBPS  Z17, Z16, Z16
+	VMULPS  Z16, Z15, Z16
+	VMOVUPS Z16, (AX)(R15*1)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, AX
 	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x3
@@ -2435,143 +3165,74 @@ tail3:
 	LEAQ      masks<>+64(SB), BP
 	SHLQ      $0x02, R11
 	SUBQ      R11, BP
-	VMOVDQU32 (BP), Z8
-	VPTESTMD  Z8, Z8, K1
-	VMOVUPS.Z (DI)(R10*1), K1, Z8
-	VMOVUPS.Z (CX)(R10*1), K1, Z9
-	VMULPS    Z9, Z8, Z9
-	VMOVUPS.Z (DX)(R10*1), K1, Z10
-	VSUBPS    Z0, Z10, Z10
-	VMULPS    Z1, Z10, Z10
-	VADDPS    Z9, Z4, Z4
-	VMULPS    Z10, Z9, Z9
-	VMOVUPS.Z Z9, K1, Z9
-	VADDPS    Z9, Z6, Z6
-	VMOVUPS.Z (R14)(R10*1), K1, Z9
+	VMOVDQU32 (BP), Z16
+	VPTESTMD  Z16, Z16, K1
+	VMOVUPS.Z (DI)(R10*1), K1, Z16
+	VMOVUPS.Z (CX), K1, Z17
+	VMULPS    Z17, Z16, Z17
+	VSUBPS    Z0, Z17, Z0
+	VMOVUPS.Z (DX), K1, Z17
+	VSUBPS    Z8, Z17, Z8
 	VMULPS    Z9, Z8, Z8
-	VMOVUPS.Z (R15)(R10*1), K1, Z9
-	VSUBPS    Z2, Z9, Z9
-	VMULPS    Z3, Z9, Z9
-	VADDPS    Z8, Z5, Z5
-	VMULPS    Z9, Z8, Z8
-	VMOVUPS.Z Z8, K1, Z8
-	VADDPS    Z8, Z7, Z7
-
-done3:
-	VEXTRACTF64X4 $0x01, Z4, Y8
-	VADDPS        Y8, Y4, Y8
-	VEXTRACTF128  $0x01, Y8, X4
-	VADDPS        X4, X8, X4
-	VPERMILPS     $0x0e, X4, X8
-	VADDPS        X8, X4, X4
-	VPERMILPS     $0x01, X4, X8
-	VADDPS        X8, X4, X4
-	VEXTRACTF64X4 $0x01, Z6, Y8
-	VADDPS        Y8, Y6, Y8
-	VEXTRACTF128  $0x01, Y8, X6
-	VADDPS        X6, X8, X6
-	VPERMILPS     $0x0e, X6, X8
-	VADDPS        X8, X6, X6
-	VPERMILPS     $0x01, X6, X8
-	VADDPS        X8, X6, X6
-	VDIVSS        n+64(FP), X4, X4
-	VDIVSS        n+64(FP), X6, X6
-	VBROADCASTSS  X4, Z4
-	VBROADCASTSS  X6, Z6
-	VEXTRACTF64X4 $0x01, Z5, Y8
-	VADDPS        Y8, Y5, Y8
-	VEXTRACTF128  $0x01, Y8, X5
-	VADDPS        X5, X8, X5
-	VPERMILPS     $0x0e, X5, X8
-	VADDPS        X8, X5, X5
-	VPERMILPS     $0x01, X5, X8
-	VADDPS        X8, X5, X5
-	VEXTRACTF64X4 $0x01, Z7, Y8
-	VADDPS        Y8, Y7, Y8
-	VEXTRACTF128  $0x01, Y8, X7
-	VADDPS        X7, X8, X7
-	VPERMILPS     $0x0e, X7, X8
-	VADDPS        X8, X7, X7
-	VPERMILPS     $0x01, X7, X8
-	VADDPS        X8, X7, X7
-	VDIVSS        n+64(FP), X5, X5
-	VDIVSS        n+64(FP), X7, X7
-	VBROADCASTSS  X5, Z5
-	VBROADCASTSS  X7, Z7
-	XORQ          R10, R10
-	MOVQ          R9, R11
-	SUBQ          $0x10, R11
-	JLT           tail4
-
-vectors1x4:
-	VMOVUPS (DI)(R10*1), Z8
-	VMOVUPS (CX)(R10*1), Z9
-	VMULPS  Z9, Z8, Z9
-	VMOVUPS (DX)(R10*1), Z10
-	VSUBPS  Z0, Z10, Z10
-	VMULPS  Z1, Z10, Z10
-	VSUBPS  Z4, Z9, Z9
-	VMULPS  Z6, Z10, Z10
-	VSUBPS  Z10, Z9, Z9
-	VMULPS  Z9, Z1, Z9
-	VMOVUPS Z9, (AX)(R10*1)
-	VMOVUPS (R14)(R10*1), Z9
-	VMULPS  Z9, Z8, Z8
-	VMOVUPS (R15)(R10*1), Z9
-	VSUBPS  Z2, Z9, Z9
-	VMULPS  Z3, Z9, Z9
-	VSUBPS  Z5, Z8, Z8
-	VMULPS  Z7, Z9, Z9
-	VSUBPS  Z9, Z8, Z8
-	VMULPS  Z8, Z3, Z8
-	VMOVUPS Z8, (R13)(R10*1)
-	ADDQ    $0x00000040, R10
-	SUBQ    $0x10, R11
-	JGE     vectors1x4
-
-tail4:
-	ADDQ      $0x10, R11
-	JZ        done4
-	LEAQ      masks<>+64(SB), BP
-	SHLQ      $0x02, R11
-	SUBQ      R11, BP
-	VMOVDQU32 (BP), Z8
-	VPTESTMD  Z8, Z8, K1
-	VMOVUPS.Z (DI)(R10*1), K1, Z8
-	VMOVUPS.Z (CX)(R10*1), K1, Z9
-	VMULPS    Z9, Z8, Z9
-	VMOVUPS.Z (DX)(R10*1), K1, Z10
-	VSUBPS    Z0, Z10, Z0
-	VMULPS    Z1, Z0, Z0
-	VSUBPS    Z4, Z9, Z4
-	VMULPS    Z6, Z0, Z0
-	VSUBPS    Z0, Z4, Z0
-	VMULPS    Z0, Z1, Z0
-	VMOVUPS   Z0, K1, (AX)(R10*1)
-	VMOVUPS.Z (R14)(R10*1), K1, Z0
-	VMULPS    Z0, Z8, Z0
-	VMOVUPS.Z (R15)(R10*1), K1, Z1
-	VSUBPS    Z2, Z1, Z1
+	VMULPS    Z1, Z8, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z9, Z0
+	VMOVUPS   Z0, K1, (AX)
+	VMOVUPS.Z (CX)(R14*1), K1, Z0
+	VMULPS    Z0, Z16, Z0
+	VSUBPS    Z2, Z0, Z0
+	VMOVUPS.Z (DX)(R14*1), K1, Z1
+	VSUBPS    Z10, Z1, Z1
+	VMULPS    Z11, Z1, Z1
 	VMULPS    Z3, Z1, Z1
-	VSUBPS    Z5, Z0, Z0
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z11, Z0
+	VMOVUPS   Z0, K1, (AX)(R14*1)
+	VMOVUPS.Z (CX)(R14*2), K1, Z0
+	VMULPS    Z0, Z16, Z0
+	VSUBPS    Z4, Z0, Z0
+	VMOVUPS.Z (DX)(R14*2), K1, Z1
+	VSUBPS    Z12, Z1, Z1
+	VMULPS    Z13, Z1, Z1
+	VMULPS    Z5, Z1, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z13, Z0
+	VMOVUPS   Z0, K1, (AX)(R14*2)
+	VMOVUPS.Z (CX)(R15*1), K1, Z0
+	VMULPS    Z0, Z16, Z0
+	VSUBPS    Z6, Z0, Z0
+	VMOVUPS.Z (DX)(R15*1), K1, Z1
+	VSUBPS    Z14, Z1, Z1
+	VMULPS    Z15, Z1, Z1
 	VMULPS    Z7, Z1, Z1
 	VSUBPS    Z1, Z0, Z0
-	VMULPS    Z0, Z3, Z0
-	VMOVUPS   Z0, K1, (R13)(R10*1)
+	VMULPS    Z0, Z15, Z0
+	VMOVUPS   Z0, K1, (AX)(R15*1)
 
-done4:
-	ADDQ  $0x08, BX
-	ADDQ  $0x08, SI
-	LEAQ  (DX)(R9*4), DX
-	LEAQ  (DX)(R9*4), DX
-	LEAQ  (AX)(R9*4), AX
-	LEAQ  (AX)(R9*4), AX
-	LEAQ  (CX)(R9*4), CX
-	LEAQ  (CX)(R9*4), CX
-	DECQ  R12
-	JNZ   rows2
-	TESTQ R8, R8
-	JZ    done1
+done3:
+	SUBQ R10, CX
+	SUBQ R10, DX
+	SUBQ R10, AX
+	ADDQ $0x10, BX
+	ADDQ $0x10, SI
+	LEAQ (DX)(R9*4), DX
+	LEAQ (DX)(R9*4), DX
+	LEAQ (DX)(R9*4), DX
+	LEAQ (DX)(R9*4), DX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (CX)(R9*4), CX
+	LEAQ (CX)(R9*4), CX
+	LEAQ (CX)(R9*4), CX
+	LEAQ (CX)(R9*4), CX
+	SUBQ $0x04, R8
+	JGE  group1
+
+single1:
+	ADDQ $0x04, R8
+	JZ   done1
 
 one1:
 	VBROADCASTSS (BX), Z0
@@ -2581,18 +3242,102 @@ one1:
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
-	JLT          tail5
+	JLT          tail4
+
+vectors1x4:
+	VMOVUPS (DI)(R10*1), Z4
+	VMOVUPS (R12)(R10*1), Z5
+	VMOVUPS (R13)(R10*1), Z6
+	VMOVUPS (CX), Z7
+	VMOVUPS (DX), Z8
+	VSUBPS  Z0, Z8, Z8
+	VMULPS  Z1, Z8, Z8
+	VMULPS  Z7, Z4, Z4
+	VADDPS  Z4, Z2, Z2
+	VMULPS  Z8, Z4, Z4
+	VADDPS  Z4, Z3, Z3
+	VMULPS  Z8, Z7, Z4
+	VADDPS  Z4, Z5, Z5
+	VADDPS  Z7, Z6, Z6
+	VMOVUPS Z5, (R12)(R10*1)
+	VMOVUPS Z6, (R13)(R10*1)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x4
+
+tail4:
+	ADDQ      $0x10, R11
+	JZ        done4
+	LEAQ      masks<>+64(SB), R14
+	SHLQ      $0x02, R11
+	SUBQ      R11, R14
+	VMOVDQU32 (R14), Z4
+	VPTESTMD  Z4, Z4, K1
+	VMOVUPS.Z (DI)(R10*1), K1, Z4
+	VMOVUPS.Z (R12)(R10*1), K1, Z5
+	VMOVUPS.Z (R13)(R10*1), K1, Z6
+	VMOVUPS.Z (CX), K1, Z7
+	VMOVUPS.Z (DX), K1, Z8
+	VSUBPS    Z0, Z8, Z0
+	VMULPS    Z1, Z0, Z0
+	VMULPS    Z7, Z4, Z1
+	VADDPS    Z1, Z2, Z2
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS.Z Z1, K1, Z1
+	VADDPS    Z1, Z3, Z3
+	VMULPS    Z0, Z7, Z0
+	VADDPS    Z0, Z5, Z5
+	VADDPS    Z7, Z6, Z6
+	VMOVUPS   Z5, K1, (R12)(R10*1)
+	VMOVUPS   Z6, K1, (R13)(R10*1)
+
+done4:
+	SUBQ          R10, CX
+	SUBQ          R10, DX
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y0, Y2, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0x0e, X1, X0
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x01, X1, X0
+	VADDPS        X0, X1, X1
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y0, Y3, Y0
+	VEXTRACTF128  $0x01, Y0, X2
+	VADDPS        X2, X0, X2
+	VPERMILPS     $0x0e, X2, X0
+	VADDPS        X0, X2, X2
+	VPERMILPS     $0x01, X2, X0
+	VADDPS        X0, X2, X2
+	VDIVSS        n+80(FP), X1, X1
+	VDIVSS        n+80(FP), X2, X2
+	VBROADCASTSS  X1, Z0
+	VBROADCASTSS  X2, Z1
+	VBROADCASTSS  (BX), Z2
+	VBROADCASTSS  (SI), Z3
+	XORQ          R10, R10
+	MOVQ          R9, R11
+	SUBQ          $0x10, R11
+	JLT           tail5
 
 vectors1x5:
 	VMOVUPS (DI)(R10*1), Z4
-	VMOVUPS (CX)(R10*1), Z5
+	VMOVUPS (CX), Z5
 	VMULPS  Z5, Z4, Z4
-	VMOVUPS (DX)(R10*1), Z5
-	VSUBPS  Z0, Z5, Z5
+	VSUBPS  Z0, Z4, Z4
+	VMOVUPS (DX), Z5
+	VSUBPS  Z2, Z5, Z5
+	VMULPS  Z3, Z5, Z5
 	VMULPS  Z1, Z5, Z5
-	VADDPS  Z4, Z2, Z2
-	VMULPS  Z5, Z4, Z4
-	VADDPS  Z4, Z3, Z3
+	VSUBPS  Z5, Z4, Z4
+	VMULPS  Z4, Z3, Z4
+	VMOVUPS Z4, (AX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, AX
 	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x5
@@ -2600,90 +3345,34 @@ vectors1x5:
 tail5:
 	ADDQ      $0x10, R11
 	JZ        done5
-	LEAQ      masks<>+64(SB), R8
+	LEAQ      masks<>+64(SB), R14
 	SHLQ      $0x02, R11
-	SUBQ      R11, R8
-	VMOVDQU32 (R8), Z4
+	SUBQ      R11, R14
+	VMOVDQU32 (R14), Z4
 	VPTESTMD  Z4, Z4, K1
 	VMOVUPS.Z (DI)(R10*1), K1, Z4
-	VMOVUPS.Z (CX)(R10*1), K1, Z5
+	VMOVUPS.Z (CX), K1, Z5
 	VMULPS    Z5, Z4, Z4
-	VMOVUPS.Z (DX)(R10*1), K1, Z5
-	VSUBPS    Z0, Z5, Z5
-	VMULPS    Z1, Z5, Z5
-	VADDPS    Z4, Z2, Z2
-	VMULPS    Z5, Z4, Z4
-	VMOVUPS.Z Z4, K1, Z4
-	VADDPS    Z4, Z3, Z3
+	VSUBPS    Z0, Z4, Z0
+	VMOVUPS.Z (DX), K1, Z4
+	VSUBPS    Z2, Z4, Z2
+	VMULPS    Z3, Z2, Z2
+	VMULPS    Z1, Z2, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z3, Z0
+	VMOVUPS   Z0, K1, (AX)
 
 done5:
-	VEXTRACTF64X4 $0x01, Z2, Y4
-	VADDPS        Y4, Y2, Y4
-	VEXTRACTF128  $0x01, Y4, X2
-	VADDPS        X2, X4, X2
-	VPERMILPS     $0x0e, X2, X4
-	VADDPS        X4, X2, X2
-	VPERMILPS     $0x01, X2, X4
-	VADDPS        X4, X2, X2
-	VEXTRACTF64X4 $0x01, Z3, Y4
-	VADDPS        Y4, Y3, Y4
-	VEXTRACTF128  $0x01, Y4, X3
-	VADDPS        X3, X4, X3
-	VPERMILPS     $0x0e, X3, X4
-	VADDPS        X4, X3, X3
-	VPERMILPS     $0x01, X3, X4
-	VADDPS        X4, X3, X3
-	VDIVSS        n+64(FP), X2, X2
-	VDIVSS        n+64(FP), X3, X3
-	VBROADCASTSS  X2, Z2
-	VBROADCASTSS  X3, Z3
-	XORQ          R10, R10
-	MOVQ          R9, R11
-	SUBQ          $0x10, R11
-	JLT           tail6
-
-vectors1x6:
-	VMOVUPS (DI)(R10*1), Z4
-	VMOVUPS (CX)(R10*1), Z5
-	VMULPS  Z5, Z4, Z4
-	VMOVUPS (DX)(R10*1), Z5
-	VSUBPS  Z0, Z5, Z5
-	VMULPS  Z1, Z5, Z5
-	VSUBPS  Z2, Z4, Z4
-	VMULPS  Z3, Z5, Z5
-	VSUBPS  Z5, Z4, Z4
-	VMULPS  Z4, Z1, Z4
-	VMOVUPS Z4, (AX)(R10*1)
-	ADDQ    $0x00000040, R10
-	SUBQ    $0x10, R11
-	JGE     vectors1x6
-
-tail6:
-	ADDQ      $0x10, R11
-	JZ        done6
-	LEAQ      masks<>+64(SB), R8
-	SHLQ      $0x02, R11
-	SUBQ      R11, R8
-	VMOVDQU32 (R8), Z4
-	VPTESTMD  Z4, Z4, K1
-	VMOVUPS.Z (DI)(R10*1), K1, Z4
-	VMOVUPS.Z (CX)(R10*1), K1, Z5
-	VMULPS    Z5, Z4, Z4
-	VMOVUPS.Z (DX)(R10*1), K1, Z5
-	VSUBPS    Z0, Z5, Z0
-	VMULPS    Z1, Z0, Z0
-	VSUBPS    Z2, Z4, Z2
-	VMULPS    Z3, Z0, Z0
-	VSUBPS    Z0, Z2, Z0
-	VMULPS    Z0, Z1, Z0
-	VMOVUPS   Z0, K1, (AX)(R10*1)
-
-done6:
+	SUBQ R10, CX
+	SUBQ R10, DX
+	SUBQ R10, AX
 	ADDQ $0x04, BX
 	ADDQ $0x04, SI
 	LEAQ (DX)(R9*4), DX
 	LEAQ (AX)(R9*4), AX
 	LEAQ (CX)(R9*4), CX
+	DECQ R8
+	JNZ  one1
 
 done1:
 	VZEROUPPER
@@ -4321,14 +5010,12 @@ TEXT ·layerNorm256(SB), NOSPLIT, $0-68
 	MOVQ beta+40(FP), DI
 	MOVQ rows+48(FP), R8
 	MOVQ cols+56(FP), R9
-	MOVQ R8, R12
-	ANDQ $0x01, R8
-	SHRQ $0x01, R12
-	JZ   one1
+	SUBQ $0x02, R8
+	JLT  single1
 
-rows2:
-	LEAQ    (BX)(R9*4), R13
-	LEAQ    (AX)(R9*4), R14
+group1:
+	LEAQ    (BX)(R9*4), R12
+	LEAQ    (AX)(R9*4), R13
 	VMOVUPS constants<>+0(SB), Y0
 	VMOVUPS constants<>+0(SB), Y1
 	VMOVUPS constants<>+0(SB), Y2
@@ -4336,39 +5023,39 @@ rows2:
 	XORQ    R10, R10
 	MOVQ    R9, R11
 	SUBQ    $0x10, R11
-	JLT     tail3
+	JLT     tail2
 
-vectors1x3:
+vectors1x2:
 	VMOVUPS (BX)(R10*1), Y4
 	VMOVUPS 32(BX)(R10*1), Y5
 	VADDPS  Y4, Y0, Y0
 	VADDPS  Y5, Y1, Y1
-	VMOVUPS (R13)(R10*1), Y4
-	VMOVUPS 32(R13)(R10*1), Y5
+	VMOVUPS (R12)(R10*1), Y4
+	VMOVUPS 32(R12)(R10*1), Y5
 	VADDPS  Y4, Y2, Y2
 	VADDPS  Y5, Y3, Y3
 	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x3
+	JGE     vectors1x2
 
-tail3:
+tail2:
 	ADDQ       $0x10, R11
-	JZ         done3
-	LEAQ       masks<>+64(SB), R15
+	JZ         done2
+	LEAQ       masks<>+64(SB), R14
 	SHLQ       $0x02, R11
-	SUBQ       R11, R15
-	VMOVUPS    (R15), Y4
-	VMOVUPS    32(R15), Y5
+	SUBQ       R11, R14
+	VMOVUPS    (R14), Y4
+	VMOVUPS    32(R14), Y5
 	VMASKMOVPS (BX)(R10*1), Y4, Y6
 	VMASKMOVPS 32(BX)(R10*1), Y5, Y7
 	VADDPS     Y6, Y0, Y0
 	VADDPS     Y7, Y1, Y1
-	VMASKMOVPS (R13)(R10*1), Y4, Y4
-	VMASKMOVPS 32(R13)(R10*1), Y5, Y5
+	VMASKMOVPS (R12)(R10*1), Y4, Y4
+	VMASKMOVPS 32(R12)(R10*1), Y5, Y5
 	VADDPS     Y4, Y2, Y2
 	VADDPS     Y5, Y3, Y3
 
-done3:
+done2:
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X1
@@ -4396,9 +5083,9 @@ done3:
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
-	JLT          tail4
+	JLT          tail3
 
-vectors1x4:
+vectors1x3:
 	VMOVUPS (BX)(R10*1), Y6
 	VMOVUPS 32(BX)(R10*1), Y7
 	VSUBPS  Y0, Y6, Y6
@@ -4407,8 +5094,8 @@ vectors1x4:
 	VMULPS  Y7, Y7, Y7
 	VADDPS  Y6, Y2, Y2
 	VADDPS  Y7, Y3, Y3
-	VMOVUPS (R13)(R10*1), Y6
-	VMOVUPS 32(R13)(R10*1), Y7
+	VMOVUPS (R12)(R10*1), Y6
+	VMOVUPS 32(R12)(R10*1), Y7
 	VSUBPS  Y1, Y6, Y6
 	VSUBPS  Y1, Y7, Y7
 	VMULPS  Y6, Y6, Y6
@@ -4417,16 +5104,16 @@ vectors1x4:
 	VADDPS  Y7, Y5, Y5
 	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x4
+	JGE     vectors1x3
 
-tail4:
+tail3:
 	ADDQ       $0x10, R11
-	JZ         done4
-	LEAQ       masks<>+64(SB), R15
+	JZ         done3
+	LEAQ       masks<>+64(SB), R14
 	SHLQ       $0x02, R11
-	SUBQ       R11, R15
-	VMOVUPS    (R15), Y6
-	VMOVUPS    32(R15), Y7
+	SUBQ       R11, R14
+	VMOVUPS    (R14), Y6
+	VMOVUPS    32(R14), Y7
 	VMASKMOVPS (BX)(R10*1), Y6, Y8
 	VMASKMOVPS 32(BX)(R10*1), Y7, Y9
 	VSUBPS     Y0, Y8, Y8
@@ -4437,8 +5124,8 @@ tail4:
 	VANDPS     Y7, Y9, Y9
 	VADDPS     Y8, Y2, Y2
 	VADDPS     Y9, Y3, Y3
-	VMASKMOVPS (R13)(R10*1), Y6, Y8
-	VMASKMOVPS 32(R13)(R10*1), Y7, Y9
+	VMASKMOVPS (R12)(R10*1), Y6, Y8
+	VMASKMOVPS 32(R12)(R10*1), Y7, Y9
 	VSUBPS     Y1, Y8, Y8
 	VSUBPS     Y1, Y9, Y9
 	VMULPS     Y8, Y8, Y8
@@ -4448,7 +5135,7 @@ tail4:
 	VADDPS     Y6, Y4, Y4
 	VADDPS     Y7, Y5, Y5
 
-done4:
+done3:
 	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VADDPS       X3, X2, X3
@@ -4480,9 +5167,9 @@ done4:
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
-	JLT          tail5
+	JLT          tail4
 
-vectors1x5:
+vectors1x4:
 	VMOVUPS (SI)(R10*1), Y4
 	VMOVUPS 32(SI)(R10*1), Y5
 	VMOVUPS (DI)(R10*1), Y6
@@ -4499,8 +5186,8 @@ vectors1x5:
 	VADDPS  Y7, Y9, Y9
 	VMOVUPS Y8, (AX)(R10*1)
 	VMOVUPS Y9, 32(AX)(R10*1)
-	VMOVUPS (R13)(R10*1), Y8
-	VMOVUPS 32(R13)(R10*1), Y9
+	VMOVUPS (R12)(R10*1), Y8
+	VMOVUPS 32(R12)(R10*1), Y9
 	VSUBPS  Y1, Y8, Y8
 	VSUBPS  Y1, Y9, Y9
 	VMULPS  Y3, Y8, Y8
@@ -4509,20 +5196,20 @@ vectors1x5:
 	VMULPS  Y5, Y9, Y5
 	VADDPS  Y6, Y4, Y4
 	VADDPS  Y7, Y5, Y5
-	VMOVUPS Y4, (R14)(R10*1)
-	VMOVUPS Y5, 32(R14)(R10*1)
+	VMOVUPS Y4, (R13)(R10*1)
+	VMOVUPS Y5, 32(R13)(R10*1)
 	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x5
+	JGE     vectors1x4
 
-tail5:
+tail4:
 	ADDQ       $0x10, R11
-	JZ         done5
-	LEAQ       masks<>+64(SB), R15
+	JZ         done4
+	LEAQ       masks<>+64(SB), R14
 	SHLQ       $0x02, R11
-	SUBQ       R11, R15
-	VMOVUPS    (R15), Y4
-	VMOVUPS    32(R15), Y5
+	SUBQ       R11, R14
+	VMOVUPS    (R14), Y4
+	VMOVUPS    32(R14), Y5
 	VMASKMOVPS (SI)(R10*1), Y4, Y6
 	VMASKMOVPS 32(SI)(R10*1), Y5, Y7
 	VMASKMOVPS (DI)(R10*1), Y4, Y8
@@ -4539,8 +5226,8 @@ tail5:
 	VADDPS     Y9, Y0, Y0
 	VMASKMOVPS Y2, Y4, (AX)(R10*1)
 	VMASKMOVPS Y0, Y5, 32(AX)(R10*1)
-	VMASKMOVPS (R13)(R10*1), Y4, Y0
-	VMASKMOVPS 32(R13)(R10*1), Y5, Y2
+	VMASKMOVPS (R12)(R10*1), Y4, Y0
+	VMASKMOVPS 32(R12)(R10*1), Y5, Y2
 	VSUBPS     Y1, Y0, Y0
 	VSUBPS     Y1, Y2, Y1
 	VMULPS     Y3, Y0, Y0
@@ -4549,20 +5236,22 @@ tail5:
 	VMULPS     Y7, Y1, Y1
 	VADDPS     Y8, Y0, Y0
 	VADDPS     Y9, Y1, Y1
-	VMASKMOVPS Y0, Y4, (R14)(R10*1)
-	VMASKMOVPS Y1, Y5, 32(R14)(R10*1)
+	VMASKMOVPS Y0, Y4, (R13)(R10*1)
+	VMASKMOVPS Y1, Y5, 32(R13)(R10*1)
 
-done5:
-	ADDQ  $0x08, CX
-	ADDQ  $0x08, DX
-	LEAQ  (BX)(R9*4), BX
-	LEAQ  (BX)(R9*4), BX
-	LEAQ  (AX)(R9*4), AX
-	LEAQ  (AX)(R9*4), AX
-	DECQ  R12
-	JNZ   rows2
-	TESTQ R8, R8
-	JZ    done1
+done4:
+	ADDQ $0x08, CX
+	ADDQ $0x08, DX
+	LEAQ (BX)(R9*4), BX
+	LEAQ (BX)(R9*4), BX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (AX)(R9*4), AX
+	SUBQ $0x02, R8
+	JGE  group1
+
+single1:
+	ADDQ $0x02, R8
+	JZ   done1
 
 one1:
 	VMOVUPS constants<>+0(SB), Y0
@@ -4570,31 +5259,31 @@ one1:
 	XORQ    R10, R10
 	MOVQ    R9, R11
 	SUBQ    $0x10, R11
-	JLT     tail6
+	JLT     tail5
 
-vectors1x6:
+vectors1x5:
 	VMOVUPS (BX)(R10*1), Y2
 	VMOVUPS 32(BX)(R10*1), Y3
 	VADDPS  Y2, Y0, Y0
 	VADDPS  Y3, Y1, Y1
 	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x6
+	JGE     vectors1x5
 
-tail6:
+tail5:
 	ADDQ       $0x10, R11
-	JZ         done6
-	LEAQ       masks<>+64(SB), R8
+	JZ         done5
+	LEAQ       masks<>+64(SB), R12
 	SHLQ       $0x02, R11
-	SUBQ       R11, R8
-	VMOVUPS    (R8), Y2
-	VMOVUPS    32(R8), Y3
+	SUBQ       R11, R12
+	VMOVUPS    (R12), Y2
+	VMOVUPS    32(R12), Y3
 	VMASKMOVPS (BX)(R10*1), Y2, Y2
 	VMASKMOVPS 32(BX)(R10*1), Y3, Y3
 	VADDPS     Y2, Y0, Y0
 	VADDPS     Y3, Y1, Y1
 
-done6:
+done5:
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X1
@@ -4610,9 +5299,9 @@ done6:
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
-	JLT          tail7
+	JLT          tail6
 
-vectors1x7:
+vectors1x6:
 	VMOVUPS (BX)(R10*1), Y3
 	VMOVUPS 32(BX)(R10*1), Y4
 	VSUBPS  Y0, Y3, Y3
@@ -4623,16 +5312,16 @@ vectors1x7:
 	VADDPS  Y4, Y2, Y2
 	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x7
+	JGE     vectors1x6
 
-tail7:
+tail6:
 	ADDQ       $0x10, R11
-	JZ         done7
-	LEAQ       masks<>+64(SB), R8
+	JZ         done6
+	LEAQ       masks<>+64(SB), R12
 	SHLQ       $0x02, R11
-	SUBQ       R11, R8
-	VMOVUPS    (R8), Y3
-	VMOVUPS    32(R8), Y4
+	SUBQ       R11, R12
+	VMOVUPS    (R12), Y3
+	VMOVUPS    32(R12), Y4
 	VMASKMOVPS (BX)(R10*1), Y3, Y5
 	VMASKMOVPS 32(BX)(R10*1), Y4, Y6
 	VSUBPS     Y0, Y5, Y5
@@ -4644,7 +5333,7 @@ tail7:
 	VADDPS     Y3, Y1, Y1
 	VADDPS     Y4, Y2, Y2
 
-done7:
+done6:
 	VADDPS       Y2, Y1, Y1
 	VEXTRACTF128 $0x01, Y1, X2
 	VADDPS       X2, X1, X2
@@ -4662,9 +5351,9 @@ done7:
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
-	JLT          tail8
+	JLT          tail7
 
-vectors1x8:
+vectors1x7:
 	VMOVUPS (SI)(R10*1), Y2
 	VMOVUPS 32(SI)(R10*1), Y3
 	VMOVUPS (DI)(R10*1), Y4
@@ -4683,16 +5372,16 @@ vectors1x8:
 	VMOVUPS Y3, 32(AX)(R10*1)
 	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x8
+	JGE     vectors1x7
 
-tail8:
+tail7:
 	ADDQ       $0x10, R11
-	JZ         done8
-	LEAQ       masks<>+64(SB), R8
+	JZ         done7
+	LEAQ       masks<>+64(SB), R12
 	SHLQ       $0x02, R11
-	SUBQ       R11, R8
-	VMOVUPS    (R8), Y2
-	VMOVUPS    32(R8), Y3
+	SUBQ       R11, R12
+	VMOVUPS    (R12), Y2
+	VMOVUPS    32(R12), Y3
 	VMASKMOVPS (SI)(R10*1), Y2, Y4
 	VMASKMOVPS 32(SI)(R10*1), Y3, Y5
 	VMASKMOVPS (DI)(R10*1), Y2, Y6
@@ -4710,11 +5399,13 @@ tail8:
 	VMASKMOVPS Y1, Y2, (AX)(R10*1)
 	VMASKMOVPS Y0, Y3, 32(AX)(R10*1)
 
-done8:
+done7:
 	ADDQ $0x04, CX
 	ADDQ $0x04, DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (AX)(R9*4), AX
+	DECQ R8
+	JNZ  one1
 
 done1:
 	VZEROUPPER
@@ -4731,8 +5422,11 @@ TEXT ·layerNormBackward256(SB), NOSPLIT, $0-68
 	MOVQ gamma+40(FP), DI
 	MOVQ rows+48(FP), R8
 	MOVQ cols+56(FP), R9
+	MOVQ R9, R10
+	SHLQ $0x02, R10
+	LEAQ (R10)(R10*2), R10
 
-rows1:
+one1:
 	VBROADCASTSS (BX), Y0
 	VBROADCASTSS (SI), Y1
 	VMOVUPS      constants<>+0(SB), Y2
@@ -4747,22 +5441,24 @@ rows1:
 vectors1x2:
 	VMOVUPS (DI)(R10*1), Y6
 	VMOVUPS 32(DI)(R10*1), Y7
-	VMOVUPS (CX)(R10*1), Y8
-	VMOVUPS 32(CX)(R10*1), Y9
+	VMOVUPS (CX), Y8
+	VMOVUPS 32(CX), Y9
+	VMOVUPS (DX), Y10
+	VMOVUPS 32(DX), Y11
+	VSUBPS  Y0, Y10, Y10
+	VSUBPS  Y0, Y11, Y11
+	VMULPS  Y1, Y10, Y10
+	VMULPS  Y1, Y11, Y11
 	VMULPS  Y8, Y6, Y6
 	VMULPS  Y9, Y7, Y7
-	VMOVUPS (DX)(R10*1), Y8
-	VMOVUPS 32(DX)(R10*1), Y9
-	VSUBPS  Y0, Y8, Y8
-	VSUBPS  Y0, Y9, Y9
-	VMULPS  Y1, Y8, Y8
-	VMULPS  Y1, Y9, Y9
 	VADDPS  Y6, Y2, Y2
 	VADDPS  Y7, Y3, Y3
-	VMULPS  Y8, Y6, Y6
-	VMULPS  Y9, Y7, Y7
+	VMULPS  Y10, Y6, Y6
+	VMULPS  Y11, Y7, Y7
 	VADDPS  Y6, Y4, Y4
 	VADDPS  Y7, Y5, Y5
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
 	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x2
@@ -4777,44 +5473,48 @@ tail2:
 	VMOVUPS    32(R12), Y7
 	VMASKMOVPS (DI)(R10*1), Y6, Y8
 	VMASKMOVPS 32(DI)(R10*1), Y7, Y9
-	VMASKMOVPS (CX)(R10*1), Y6, Y10
-	VMASKMOVPS 32(CX)(R10*1), Y7, Y11
-	VMULPS     Y10, Y8, Y8
-	VMULPS     Y11, Y9, Y9
-	VMASKMOVPS (DX)(R10*1), Y6, Y10
-	VMASKMOVPS 32(DX)(R10*1), Y7, Y11
-	VSUBPS     Y0, Y10, Y10
-	VSUBPS     Y0, Y11, Y11
-	VMULPS     Y1, Y10, Y10
-	VMULPS     Y1, Y11, Y11
-	VADDPS     Y8, Y2, Y2
-	VADDPS     Y9, Y3, Y3
-	VMULPS     Y10, Y8, Y8
-	VMULPS     Y11, Y9, Y9
-	VANDPS     Y6, Y8, Y6
-	VANDPS     Y7, Y9, Y7
-	VADDPS     Y6, Y4, Y4
-	VADDPS     Y7, Y5, Y5
+	VMASKMOVPS (CX), Y6, Y10
+	VMASKMOVPS 32(CX), Y7, Y11
+	VMASKMOVPS (DX), Y6, Y12
+	VMASKMOVPS 32(DX), Y7, Y13
+	VSUBPS     Y0, Y12, Y12
+	VSUBPS     Y0, Y13, Y0
+	VMULPS     Y1, Y12, Y12
+	VMULPS     Y1, Y0, Y0
+	VMULPS     Y10, Y8, Y1
+	VMULPS     Y11, Y9, Y8
+	VADDPS     Y1, Y2, Y2
+	VADDPS     Y8, Y3, Y3
+	VMULPS     Y12, Y1, Y1
+	VMULPS     Y0, Y8, Y0
+	VANDPS     Y6, Y1, Y1
+	VANDPS     Y7, Y0, Y0
+	VADDPS     Y1, Y4, Y4
+	VADDPS     Y0, Y5, Y5
 
 done2:
-	VADDPS       Y3, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X3
-	VPERMILPS    $0x0e, X3, X2
-	VADDPS       X2, X3, X3
-	VPERMILPS    $0x01, X3, X2
-	VADDPS       X2, X3, X3
-	VADDPS       Y5, Y4, Y2
-	VEXTRACTF128 $0x01, Y2, X4
-	VADDPS       X4, X2, X4
-	VPERMILPS    $0x0e, X4, X2
-	VADDPS       X2, X4, X4
-	VPERMILPS    $0x01, X4, X2
-	VADDPS       X2, X4, X4
-	VDIVSS       n+64(FP), X3, X3
-	VDIVSS       n+64(FP), X4, X4
-	VBROADCASTSS X3, Y2
-	VBROADCASTSS X4, Y3
+	SUBQ         R10, CX
+	SUBQ         R10, DX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VPERMILPS    $0x0e, X1, X0
+	VADDPS       X0, X1, X1
+	VPERMILPS    $0x01, X1, X0
+	VADDPS       X0, X1, X1
+	VADDPS       Y5, Y4, Y0
+	VEXTRACTF128 $0x01, Y0, X2
+	VADDPS       X2, X0, X2
+	VPERMILPS    $0x0e, X2, X0
+	VADDPS       X0, X2, X2
+	VPERMILPS    $0x01, X2, X0
+	VADDPS       X0, X2, X2
+	VDIVSS       n+64(FP), X1, X1
+	VDIVSS       n+64(FP), X2, X2
+	VBROADCASTSS X1, Y0
+	VBROADCASTSS X2, Y1
+	VBROADCASTSS (BX), Y2
+	VBROADCASTSS (SI), Y3
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
@@ -4823,26 +5523,29 @@ done2:
 vectors1x3:
 	VMOVUPS (DI)(R10*1), Y4
 	VMOVUPS 32(DI)(R10*1), Y5
-	VMOVUPS (CX)(R10*1), Y6
-	VMOVUPS 32(CX)(R10*1), Y7
+	VMOVUPS (CX), Y6
+	VMOVUPS 32(CX), Y7
 	VMULPS  Y6, Y4, Y4
 	VMULPS  Y7, Y5, Y5
-	VMOVUPS (DX)(R10*1), Y6
-	VMOVUPS 32(DX)(R10*1), Y7
-	VSUBPS  Y0, Y6, Y6
-	VSUBPS  Y0, Y7, Y7
-	VMULPS  Y1, Y6, Y6
-	VMULPS  Y1, Y7, Y7
-	VSUBPS  Y2, Y4, Y4
-	VSUBPS  Y2, Y5, Y5
+	VSUBPS  Y0, Y4, Y4
+	VSUBPS  Y0, Y5, Y5
+	VMOVUPS (DX), Y6
+	VMOVUPS 32(DX), Y7
+	VSUBPS  Y2, Y6, Y6
+	VSUBPS  Y2, Y7, Y7
 	VMULPS  Y3, Y6, Y6
 	VMULPS  Y3, Y7, Y7
+	VMULPS  Y1, Y6, Y6
+	VMULPS  Y1, Y7, Y7
 	VSUBPS  Y6, Y4, Y4
 	VSUBPS  Y7, Y5, Y5
-	VMULPS  Y4, Y1, Y4
-	VMULPS  Y5, Y1, Y5
-	VMOVUPS Y4, (AX)(R10*1)
-	VMOVUPS Y5, 32(AX)(R10*1)
+	VMULPS  Y4, Y3, Y4
+	VMULPS  Y5, Y3, Y5
+	VMOVUPS Y4, (AX)
+	VMOVUPS Y5, 32(AX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, AX
 	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x3
@@ -4857,35 +5560,38 @@ tail3:
 	VMOVUPS    32(R12), Y5
 	VMASKMOVPS (DI)(R10*1), Y4, Y6
 	VMASKMOVPS 32(DI)(R10*1), Y5, Y7
-	VMASKMOVPS (CX)(R10*1), Y4, Y8
-	VMASKMOVPS 32(CX)(R10*1), Y5, Y9
+	VMASKMOVPS (CX), Y4, Y8
+	VMASKMOVPS 32(CX), Y5, Y9
 	VMULPS     Y8, Y6, Y6
 	VMULPS     Y9, Y7, Y7
-	VMASKMOVPS (DX)(R10*1), Y4, Y8
-	VMASKMOVPS 32(DX)(R10*1), Y5, Y9
-	VSUBPS     Y0, Y8, Y8
-	VSUBPS     Y0, Y9, Y0
-	VMULPS     Y1, Y8, Y8
-	VMULPS     Y1, Y0, Y0
-	VSUBPS     Y2, Y6, Y6
-	VSUBPS     Y2, Y7, Y2
-	VMULPS     Y3, Y8, Y7
-	VMULPS     Y3, Y0, Y0
-	VSUBPS     Y7, Y6, Y3
-	VSUBPS     Y0, Y2, Y0
-	VMULPS     Y3, Y1, Y2
-	VMULPS     Y0, Y1, Y0
-	VMASKMOVPS Y2, Y4, (AX)(R10*1)
-	VMASKMOVPS Y0, Y5, 32(AX)(R10*1)
+	VSUBPS     Y0, Y6, Y6
+	VSUBPS     Y0, Y7, Y0
+	VMASKMOVPS (DX), Y4, Y7
+	VMASKMOVPS 32(DX), Y5, Y8
+	VSUBPS     Y2, Y7, Y7
+	VSUBPS     Y2, Y8, Y2
+	VMULPS     Y3, Y7, Y7
+	VMULPS     Y3, Y2, Y2
+	VMULPS     Y1, Y7, Y7
+	VMULPS     Y1, Y2, Y1
+	VSUBPS     Y7, Y6, Y2
+	VSUBPS     Y1, Y0, Y0
+	VMULPS     Y2, Y3, Y1
+	VMULPS     Y0, Y3, Y0
+	VMASKMOVPS Y1, Y4, (AX)
+	VMASKMOVPS Y0, Y5, 32(AX)
 
 done3:
+	SUBQ R10, CX
+	SUBQ R10, DX
+	SUBQ R10, AX
 	ADDQ $0x04, BX
 	ADDQ $0x04, SI
 	LEAQ (DX)(R9*4), DX
 	LEAQ (AX)(R9*4), AX
 	LEAQ (CX)(R9*4), CX
 	DECQ R8
-	JNZ  rows1
+	JNZ  one1
 	VZEROUPPER
 	RET
 

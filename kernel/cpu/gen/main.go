@@ -18,7 +18,10 @@ func main() {
 		s.softmax()
 		s.softmaxBackward()
 		s.layerNorm()
-		s.layerNormBackward()
+		s.layerNormBackward(false)
+		if s.zmm { // AVX2 has not enough registers
+			s.layerNormBackward(true)
+		}
 		s.normColumns()
 		s.maxAbs()
 		s.quantize()

@@ -70,22 +70,31 @@ func (s *set) layerNorm() {
 	s.end()
 }
 
-// pairs calls body for two rows at a time and, where rows are odd, for the last one; rows must be positive.
-func (s *set) pairs(rows reg.GPVirtual, body func(r int)) {
+// groups calls body for so many rows at a time, then for one at a time; rows must be positive and are used up.
+func (s *set) groups(rows reg.GPVirtual, many int, body func(r int)) {
 	s.labels++
-	one, done := fmt.Sprintf("one%d", s.labels), fmt.Sprintf("done%d", s.labels)
-	two := GP64()
-	MOVQ(rows, two)
-	ANDQ(Imm(1), rows)
-	SHRQ(Imm(1), two)
-	JZ(LabelRef(one))
-	s.times(two, func() { body(2) })
-	TESTQ(rows, rows)
-	JZ(LabelRef(done))
+	group, single, one, done := fmt.Sprintf("group%d", s.labels), fmt.Sprintf("single%d", s.labels),
+		fmt.Sprintf("one%d", s.labels), fmt.Sprintf("done%d", s.labels)
+	if many > 1 {
+		SUBQ(Imm(uint64(many)), rows)
+		JLT(LabelRef(single))
+		Label(group)
+		body(many)
+		SUBQ(Imm(uint64(many)), rows)
+		JGE(LabelRef(group))
+		Label(single)
+		ADDQ(Imm(uint64(many)), rows)
+		JZ(LabelRef(done))
+	}
 	Label(one)
 	body(1)
+	DECQ(rows)
+	JNZ(LabelRef(one))
 	Label(done)
 }
+
+// pairs calls body for two rows at a time and, where rows are odd, for the last one; rows must be positive.
+func (s *set) pairs(rows reg.GPVirtual, body func(r int)) { s.groups(rows, 2, body) }
 
 // beside are where r rows of n elements begin, the first at p.
 func (s *set) beside(p, n reg.GPVirtual, r int) []reg.GPVirtual {
@@ -118,29 +127,77 @@ func (s *set) forward(r int, cols, mean, rstd reg.GPVirtual, matrices ...reg.GPV
 
 const layerNormEps = 1e-5
 
-func (s *set) layerNormBackward() {
-	p := s.begin("layerNormBackward", "(dx, dy, x, mean, rstd, gamma *float32, rows, cols int, n float32)",
-		"n is cols as a float; rows > 0.", "dx", "dy", "x", "mean", "rstd", "gamma", "rows", "cols")
+// layerNormBackward goes over four rows side by side: between a row's sums and what needs them there is a wait. With columns it
+// also does what normColumns does, on the way.
+func (s *set) layerNormBackward(columns bool) {
+	name, signature, doc := "layerNormBackward", "(dx, dy, x, mean, rstd, gamma *float32, rows, cols int, n float32)",
+		"n is cols as a float; rows > 0."
+	if columns {
+		name, signature = "layerNormBackwardColumns", "(dx, dgamma, dbeta, dy, x, mean, rstd, gamma *float32, rows, cols int, n float32)"
+		doc += " The chains of dgamma and dbeta go on."
+	}
+	p := s.begin(name, signature, doc, "dx", "dy", "x", "mean", "rstd", "gamma", "rows", "cols")
 	dx, dy, x, mean, rstd, gamma, rows, cols := p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]
-	body := func(r int) {
-		dxs, dys, xs := s.beside(dx, cols, r), s.beside(dy, cols, r), s.beside(x, cols, r)
-		var mus, rss []vector
-		for i := range r {
-			mus = append(mus, s.spread(Mem{Base: mean, Disp: 4 * i}))
-			rss = append(rss, s.spread(Mem{Base: rstd, Disp: 4 * i}))
-		}
-		both := func(i int, gamma vector, m *mask) (g, xhat vector) {
-			return s.mul(gamma, s.load(s.at(dys[i]), m)), s.mul(s.sub(s.load(s.at(xs[i]), m), mus[i]), rss[i])
-		}
-		sumG, sumGX := s.several(r, s.zeros), s.several(r, s.zeros)
+	var dgamma, dbeta reg.GPVirtual
+	if columns {
+		dgamma, dbeta = Load(Param("dgamma"), GP64()).(reg.GPVirtual), Load(Param("dbeta"), GP64()).(reg.GPVirtual)
+	}
+	ld, ld3 := GP64(), GP64()
+	MOVQ(cols, ld)
+	SHLQ(Imm(2), ld)
+	LEAQ(Mem{Base: ld, Index: ld, Scale: 2}, ld3)
+	// of is the i-th row that p points into.
+	of := func(p reg.GPVirtual, i int) Mem {
+		return []Mem{{Base: p}, {Base: p, Index: ld, Scale: 1}, {Base: p, Index: ld, Scale: 2}, {Base: p, Index: ld3, Scale: 1}}[i]
+	}
+	// along is row with pointers that go along.
+	along := func(body func(m *mask), pointers ...reg.GPVirtual) {
 		s.row(cols, func(m *mask) {
-			gammas := s.load(s.at(gamma), m)
-			for i := range r {
-				g, xhat := both(i, gammas, m)
-				s.addTo(sumG[i], g)
-				s.addTo(sumGX[i], s.exists(s.mul(g, xhat), m))
+			body(m)
+			for _, p := range pointers {
+				if m == nil {
+					ADDQ(Imm(64), p)
+				}
 			}
 		})
+		for _, p := range pointers {
+			SUBQ(s.j, p)
+		}
+	}
+	s.groups(rows, s.rowsAtOnce(), func(r int) {
+		// statistics are read twice, since meanwhile their registers serve for other things.
+		var mus, rss []vector
+		statistics := func() {
+			mus, rss = nil, nil
+			for i := range r {
+				mus = append(mus, s.spread(Mem{Base: mean, Disp: 4 * i}))
+				rss = append(rss, s.spread(Mem{Base: rstd, Disp: 4 * i}))
+			}
+		}
+		xhat := func(i int, m *mask) vector { return s.mul(s.sub(s.load(of(x, i), m), mus[i]), rss[i]) }
+		statistics()
+		sumG, sumGX := s.several(r, s.zeros), s.several(r, s.zeros)
+		along(func(m *mask) {
+			gammas := s.load(s.at(gamma), m)
+			var dgammas, dbetas vector
+			if columns {
+				dgammas, dbetas = s.load(s.at(dgamma), m), s.load(s.at(dbeta), m)
+			}
+			for i := range r {
+				d, xh := s.load(of(dy, i), m), xhat(i, m)
+				g := s.mul(gammas, d)
+				s.addTo(sumG[i], g)
+				s.addTo(sumGX[i], s.exists(s.mul(g, xh), m))
+				if columns {
+					s.addTo(dgammas, s.mul(d, xh))
+					s.addTo(dbetas, d)
+				}
+			}
+			if columns {
+				s.store(dgammas, s.at(dgamma), m)
+				s.store(dbetas, s.at(dbeta), m)
+			}
+		}, dy, x)
 		var meanG, meanGX []vector
 		for i := range r {
 			g, gx := s.fold(sumG[i], sum), s.fold(sumGX[i], sum)
@@ -148,21 +205,25 @@ func (s *set) layerNormBackward() {
 			VDIVSS(paramAddr("n"), gx, gx)
 			meanG, meanGX = append(meanG, s.spread(g)), append(meanGX, s.spread(gx))
 		}
-		s.row(cols, func(m *mask) {
+		statistics()
+		along(func(m *mask) {
 			gammas := s.load(s.at(gamma), m)
 			for i := range r {
-				g, xhat := both(i, gammas, m)
-				s.store(s.mul(rss[i], s.sub(s.sub(g, meanG[i]), s.mul(xhat, meanGX[i]))), s.at(dxs[i]), m)
+				g := s.mul(gammas, s.load(of(dy, i), m))
+				s.store(s.mul(rss[i], s.sub(s.sub(g, meanG[i]), s.mul(xhat(i, m), meanGX[i]))), of(dx, i), m)
 			}
-		})
+		}, dy, x, dx)
 		s.forward(r, cols, mean, rstd, x, dx, dy)
-	}
-	if s.zmm {
-		s.pairs(rows, body)
-	} else { // has not enough registers
-		s.times(rows, func() { body(1) })
-	}
+	})
 	s.end()
+}
+
+// rowsAtOnce is how many rows' sums and statistics there are registers for.
+func (s *set) rowsAtOnce() int {
+	if s.zmm {
+		return 4
+	}
+	return 1
 }
 
 func (s *set) normColumns() {
