@@ -83,10 +83,7 @@ func (o *ops) Attention(y, stats, qkv kernel.Buffer, s kernel.AttentionShape) {
 			o.loops.softmax(e, seen, a.scale, st[2*t0:])
 			seen.clearUnseen(e, keys)
 			a.gemm.Gemm(kernel.NN, yh[t0*a.c:], a.c, e, seen.ld, v, a.ld, rows, s.D, keys, false, &sc.gemm)
-			for t := t0; t < t0+rows; t++ {
-				out := yh[t*a.c:][:s.D]
-				o.loops.scale(out, out, 1/st[2*t+1])
-			}
+			o.loops.divideRows(yh[t0*a.c:], rows, a.c, s.D, st[2*t0:])
 		}
 	})
 }
@@ -107,9 +104,7 @@ func (o *ops) AttentionBackward(dqkv, dy, y, qkv, stats kernel.Buffer, s kernel.
 			p, ds, delta := sc.floats(0, rows*seen.ld), sc.floats(1, rows*seen.ld), sc.floats(2, rows)
 			a.gemm.Gemm(kernel.NT, p, seen.ld, q[t0*a.ld:], a.ld, k, a.ld, rows, keys, s.D, false, &sc.gemm)
 			a.gemm.Gemm(kernel.NT, ds, seen.ld, dyh[t0*a.c:], a.c, v, a.ld, rows, keys, s.D, false, &sc.gemm)
-			for i := range delta {
-				delta[i] = o.loops.dot(dyh[(t0+i)*a.c:][:s.D], yh[(t0+i)*a.c:][:s.D])
-			}
+			o.loops.dotRows(delta, dyh[t0*a.c:], yh[t0*a.c:], a.c, s.D)
 			o.loops.softmaxBackward(p, ds, seen, a.scale, st[2*t0:], delta)
 			seen.clearUnseen(p, keys)
 			seen.clearUnseen(ds, keys)

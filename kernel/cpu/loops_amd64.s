@@ -76,52 +76,6 @@ done1:
 	VZEROUPPER
 	RET
 
-// func dot512(a *float32, b *float32, n int) float32
-// Requires: AVX, AVX512F
-TEXT ·dot512(SB), NOSPLIT, $0-28
-	MOVQ    a+0(FP), AX
-	MOVQ    b+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVUPS constants<>+0(SB), Z0
-	XORQ    BX, BX
-	SUBQ    $0x10, DX
-	JLT     tail1
-
-vectors1x1:
-	VMOVUPS (AX)(BX*1), Z1
-	VMOVUPS (CX)(BX*1), Z2
-	VMULPS  Z2, Z1, Z1
-	VADDPS  Z1, Z0, Z0
-	ADDQ    $0x00000040, BX
-	SUBQ    $0x10, DX
-	JGE     vectors1x1
-
-tail1:
-	ADDQ      $0x10, DX
-	JZ        done1
-	LEAQ      masks<>+64(SB), SI
-	SHLQ      $0x02, DX
-	SUBQ      DX, SI
-	VMOVDQU32 (SI), Z1
-	VPTESTMD  Z1, Z1, K1
-	VMOVUPS.Z (AX)(BX*1), K1, Z1
-	VMOVUPS.Z (CX)(BX*1), K1, Z2
-	VMULPS    Z2, Z1, Z1
-	VADDPS    Z1, Z0, Z0
-
-done1:
-	VEXTRACTF64X4 $0x01, Z0, Y1
-	VADDPS        Y1, Y0, Y1
-	VEXTRACTF128  $0x01, Y1, X0
-	VADDPS        X0, X1, X0
-	VPERMILPS     $0x0e, X0, X1
-	VADDPS        X1, X0, X0
-	VPERMILPS     $0x01, X0, X1
-	VADDPS        X1, X0, X0
-	VMOVSS        X0, ret+24(FP)
-	VZEROUPPER
-	RET
-
 // func relu512(y *float32, x *float32, n int)
 // Requires: AVX, AVX512F
 TEXT ·relu512(SB), NOSPLIT, $0-24
@@ -2051,6 +2005,111 @@ done3:
 	VZEROUPPER
 	RET
 
+// func divideRows512(y *float32, ld int, rows int, n int, stats *float32)
+// Requires: AVX, AVX512F
+TEXT ·divideRows512(SB), NOSPLIT, $0-40
+	MOVQ y+0(FP), AX
+	MOVQ ld+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ n+24(FP), BX
+	MOVQ stats+32(FP), SI
+	SHLQ $0x02, CX
+
+rows1:
+	VMOVSS       constants<>+896(SB), X0
+	VDIVSS       4(SI), X0, X0
+	VBROADCASTSS X0, Z0
+	XORQ         DI, DI
+	MOVQ         BX, R8
+	SUBQ         $0x10, R8
+	JLT          tail2
+
+vectors1x2:
+	VMOVUPS (AX)(DI*1), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS Z1, (AX)(DI*1)
+	ADDQ    $0x00000040, DI
+	SUBQ    $0x10, R8
+	JGE     vectors1x2
+
+tail2:
+	ADDQ      $0x10, R8
+	JZ        done2
+	LEAQ      masks<>+64(SB), R9
+	SHLQ      $0x02, R8
+	SUBQ      R8, R9
+	VMOVDQU32 (R9), Z1
+	VPTESTMD  Z1, Z1, K1
+	VMOVUPS.Z (AX)(DI*1), K1, Z1
+	VMULPS    Z0, Z1, Z0
+	VMOVUPS   Z0, K1, (AX)(DI*1)
+
+done2:
+	ADDQ $0x08, SI
+	ADDQ CX, AX
+	DECQ DX
+	JNZ  rows1
+	VZEROUPPER
+	RET
+
+// func dotRows512(dots *float32, a *float32, b *float32, ld int, rows int, n int)
+// Requires: AVX, AVX512F
+TEXT ·dotRows512(SB), NOSPLIT, $0-48
+	MOVQ dots+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ ld+24(FP), BX
+	MOVQ rows+32(FP), SI
+	MOVQ n+40(FP), DI
+	SHLQ $0x02, BX
+
+rows1:
+	VMOVUPS constants<>+0(SB), Z0
+	XORQ    R8, R8
+	MOVQ    DI, R9
+	SUBQ    $0x10, R9
+	JLT     tail2
+
+vectors1x2:
+	VMOVUPS (CX)(R8*1), Z1
+	VMOVUPS (DX)(R8*1), Z2
+	VMULPS  Z2, Z1, Z1
+	VADDPS  Z1, Z0, Z0
+	ADDQ    $0x00000040, R8
+	SUBQ    $0x10, R9
+	JGE     vectors1x2
+
+tail2:
+	ADDQ      $0x10, R9
+	JZ        done2
+	LEAQ      masks<>+64(SB), R10
+	SHLQ      $0x02, R9
+	SUBQ      R9, R10
+	VMOVDQU32 (R10), Z1
+	VPTESTMD  Z1, Z1, K1
+	VMOVUPS.Z (CX)(R8*1), K1, Z1
+	VMOVUPS.Z (DX)(R8*1), K1, Z2
+	VMULPS    Z2, Z1, Z1
+	VADDPS    Z1, Z0, Z0
+
+done2:
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VADDPS        Y1, Y0, Y1
+	VEXTRACTF128  $0x01, Y1, X0
+	VADDPS        X0, X1, X0
+	VPERMILPS     $0x0e, X0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x01, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSS        X0, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          BX, CX
+	ADDQ          BX, DX
+	DECQ          SI
+	JNZ           rows1
+	VZEROUPPER
+	RET
+
 // func layerNorm512(y *float32, mean *float32, rstd *float32, x *float32, gamma *float32, beta *float32, rows int, cols int, n float32)
 // Requires: AVX, AVX512F
 TEXT ·layerNorm512(SB), NOSPLIT, $0-68
@@ -3916,60 +3975,6 @@ done1:
 	VZEROUPPER
 	RET
 
-// func dot256(a *float32, b *float32, n int) float32
-// Requires: AVX
-TEXT ·dot256(SB), NOSPLIT, $0-28
-	MOVQ    a+0(FP), AX
-	MOVQ    b+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVUPS constants<>+0(SB), Y0
-	VMOVUPS constants<>+0(SB), Y1
-	XORQ    BX, BX
-	SUBQ    $0x10, DX
-	JLT     tail1
-
-vectors1x1:
-	VMOVUPS (AX)(BX*1), Y2
-	VMOVUPS 32(AX)(BX*1), Y3
-	VMOVUPS (CX)(BX*1), Y4
-	VMOVUPS 32(CX)(BX*1), Y5
-	VMULPS  Y4, Y2, Y2
-	VMULPS  Y5, Y3, Y3
-	VADDPS  Y2, Y0, Y0
-	VADDPS  Y3, Y1, Y1
-	ADDQ    $0x00000040, BX
-	SUBQ    $0x10, DX
-	JGE     vectors1x1
-
-tail1:
-	ADDQ       $0x10, DX
-	JZ         done1
-	LEAQ       masks<>+64(SB), SI
-	SHLQ       $0x02, DX
-	SUBQ       DX, SI
-	VMOVUPS    (SI), Y2
-	VMOVUPS    32(SI), Y3
-	VMASKMOVPS (AX)(BX*1), Y2, Y4
-	VMASKMOVPS 32(AX)(BX*1), Y3, Y5
-	VMASKMOVPS (CX)(BX*1), Y2, Y2
-	VMASKMOVPS 32(CX)(BX*1), Y3, Y3
-	VMULPS     Y2, Y4, Y2
-	VMULPS     Y3, Y5, Y3
-	VADDPS     Y2, Y0, Y0
-	VADDPS     Y3, Y1, Y1
-
-done1:
-	VADDPS       Y1, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VPERMILPS    $0x0e, X1, X0
-	VADDPS       X0, X1, X1
-	VPERMILPS    $0x01, X1, X0
-	VADDPS       X0, X1, X1
-	VMOVSS       X1, ret+24(FP)
-	VZEROUPPER
-	RET
-
 // func relu256(y *float32, x *float32, n int)
 // Requires: AVX
 TEXT ·relu256(SB), NOSPLIT, $0-24
@@ -4996,6 +5001,125 @@ done2:
 	ADDQ DI, SI
 	DECQ BX
 	JNZ  rows1
+	VZEROUPPER
+	RET
+
+// func divideRows256(y *float32, ld int, rows int, n int, stats *float32)
+// Requires: AVX, AVX2
+TEXT ·divideRows256(SB), NOSPLIT, $0-40
+	MOVQ y+0(FP), AX
+	MOVQ ld+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ n+24(FP), BX
+	MOVQ stats+32(FP), SI
+	SHLQ $0x02, CX
+
+rows1:
+	VMOVSS       constants<>+896(SB), X0
+	VDIVSS       4(SI), X0, X0
+	VBROADCASTSS X0, Y0
+	XORQ         DI, DI
+	MOVQ         BX, R8
+	SUBQ         $0x10, R8
+	JLT          tail2
+
+vectors1x2:
+	VMOVUPS (AX)(DI*1), Y1
+	VMOVUPS 32(AX)(DI*1), Y2
+	VMULPS  Y0, Y1, Y1
+	VMULPS  Y0, Y2, Y2
+	VMOVUPS Y1, (AX)(DI*1)
+	VMOVUPS Y2, 32(AX)(DI*1)
+	ADDQ    $0x00000040, DI
+	SUBQ    $0x10, R8
+	JGE     vectors1x2
+
+tail2:
+	ADDQ       $0x10, R8
+	JZ         done2
+	LEAQ       masks<>+64(SB), R9
+	SHLQ       $0x02, R8
+	SUBQ       R8, R9
+	VMOVUPS    (R9), Y1
+	VMOVUPS    32(R9), Y2
+	VMASKMOVPS (AX)(DI*1), Y1, Y3
+	VMASKMOVPS 32(AX)(DI*1), Y2, Y4
+	VMULPS     Y0, Y3, Y3
+	VMULPS     Y0, Y4, Y0
+	VMASKMOVPS Y3, Y1, (AX)(DI*1)
+	VMASKMOVPS Y0, Y2, 32(AX)(DI*1)
+
+done2:
+	ADDQ $0x08, SI
+	ADDQ CX, AX
+	DECQ DX
+	JNZ  rows1
+	VZEROUPPER
+	RET
+
+// func dotRows256(dots *float32, a *float32, b *float32, ld int, rows int, n int)
+// Requires: AVX
+TEXT ·dotRows256(SB), NOSPLIT, $0-48
+	MOVQ dots+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ ld+24(FP), BX
+	MOVQ rows+32(FP), SI
+	MOVQ n+40(FP), DI
+	SHLQ $0x02, BX
+
+rows1:
+	VMOVUPS constants<>+0(SB), Y0
+	VMOVUPS constants<>+0(SB), Y1
+	XORQ    R8, R8
+	MOVQ    DI, R9
+	SUBQ    $0x10, R9
+	JLT     tail2
+
+vectors1x2:
+	VMOVUPS (CX)(R8*1), Y2
+	VMOVUPS 32(CX)(R8*1), Y3
+	VMOVUPS (DX)(R8*1), Y4
+	VMOVUPS 32(DX)(R8*1), Y5
+	VMULPS  Y4, Y2, Y2
+	VMULPS  Y5, Y3, Y3
+	VADDPS  Y2, Y0, Y0
+	VADDPS  Y3, Y1, Y1
+	ADDQ    $0x00000040, R8
+	SUBQ    $0x10, R9
+	JGE     vectors1x2
+
+tail2:
+	ADDQ       $0x10, R9
+	JZ         done2
+	LEAQ       masks<>+64(SB), R10
+	SHLQ       $0x02, R9
+	SUBQ       R9, R10
+	VMOVUPS    (R10), Y2
+	VMOVUPS    32(R10), Y3
+	VMASKMOVPS (CX)(R8*1), Y2, Y4
+	VMASKMOVPS 32(CX)(R8*1), Y3, Y5
+	VMASKMOVPS (DX)(R8*1), Y2, Y2
+	VMASKMOVPS 32(DX)(R8*1), Y3, Y3
+	VMULPS     Y2, Y4, Y2
+	VMULPS     Y3, Y5, Y3
+	VADDPS     Y2, Y0, Y0
+	VADDPS     Y3, Y1, Y1
+
+done2:
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VPERMILPS    $0x0e, X1, X0
+	VADDPS       X0, X1, X1
+	VPERMILPS    $0x01, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	DECQ         SI
+	JNZ          rows1
 	VZEROUPPER
 	RET
 

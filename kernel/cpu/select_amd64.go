@@ -8,7 +8,6 @@ import "math/bits"
 type assembly struct {
 	add                      func(y, a, b *float32, n int)
 	scale                    func(y, x *float32, n int, by float32)
-	dot                      func(a, b *float32, n int) float32
 	relu                     func(y, x *float32, n int)
 	reluBackward             func(dx, x, dy *float32, n int)
 	sumColumns               func(t, x *float32, cols, stride, count int)
@@ -16,6 +15,8 @@ type assembly struct {
 	geluBackward             func(dx, x, dy *float32, n int)
 	softmax                  func(e *float32, ld, rows, n, grow int, scale float32, stats *float32)
 	softmaxBackward          func(e, ds *float32, ld, rows, n, grow int, scale float32, stats, delta *float32)
+	divideRows               func(y *float32, ld, rows, n int, stats *float32)
+	dotRows                  func(dots, a, b *float32, ld, rows, n int)
 	layerNorm                func(y, mean, rstd, x, gamma, beta *float32, rows, cols int, n float32)
 	layerNormBackward        func(dx, dy, x, mean, rstd, gamma *float32, rows, cols int, n float32)
 	layerNormBackwardColumns func(dx, dgamma, dbeta, dy, x, mean, rstd, gamma *float32, rows, cols int, n float32)
@@ -30,11 +31,11 @@ type assembly struct {
 }
 
 var (
-	loops512 = assembly{add512, scale512, dot512, relu512, reluBackward512, sumColumns512, gelu512, geluBackward512,
-		softmax512, softmaxBackward512,
+	loops512 = assembly{add512, scale512, relu512, reluBackward512, sumColumns512, gelu512, geluBackward512,
+		softmax512, softmaxBackward512, divideRows512, dotRows512,
 		layerNorm512, layerNormBackward512, layerNormBackwardColumns512, normColumns512, maxAbs512, quantize512, addI32512, sumSquares512, adamW512, toBF16512, fromBF16512}.loops()
-	loops256 = assembly{add256, scale256, dot256, relu256, reluBackward256, sumColumns256, gelu256, geluBackward256,
-		softmax256, softmaxBackward256,
+	loops256 = assembly{add256, scale256, relu256, reluBackward256, sumColumns256, gelu256, geluBackward256,
+		softmax256, softmaxBackward256, divideRows256, dotRows256,
 		layerNorm256, layerNormBackward256, nil, normColumns256, maxAbs256, quantize256, addI32256, sumSquares256, adamW256, toBF16256, fromBF16256}.loops()
 )
 
@@ -61,12 +62,6 @@ func (a assembly) loops() loops {
 			if n := len(x); n > 0 {
 				a.scale(first(y, n), &x[0], n, by)
 			}
-		},
-		dot: func(x, y []float32) float32 {
-			if len(x) == 0 {
-				return 0
-			}
-			return a.dot(&x[0], first(y, len(x)), len(x))
 		},
 		relu: func(y, x []float32) {
 			if n := len(x); n > 0 {
@@ -107,6 +102,20 @@ func (a assembly) loops() loops {
 				a.softmaxBackward(first(e, r.span()), first(ds, r.span()), r.ld, r.rows, r.n, r.grow, scale,
 					first(stats, 2*r.rows), first(delta, r.rows))
 			}
+		},
+		divideRows: func(y []float32, rows, ld, n int, stats []float32) {
+			if rows > 0 && n > 0 {
+				a.divideRows(first(y, (rows-1)*ld+n), ld, rows, n, first(stats, 2*rows))
+			}
+		},
+		dotRows: func(dots, x, y []float32, ld, n int) {
+			rows := len(dots)
+			if rows == 0 || n == 0 {
+				clear(dots)
+				return
+			}
+			size := (rows-1)*ld + n
+			a.dotRows(&dots[0], first(x, size), first(y, size), ld, rows, n)
 		},
 		layerNorm: func(y, mean, rstd, x, gamma, beta []float32) {
 			rows, cols := len(mean), len(gamma)

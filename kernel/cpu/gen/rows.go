@@ -8,15 +8,33 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-func (s *set) dot() {
-	p := s.begin("dot", "(a, b *float32, n int) float32", "the lanes' sum of a*b.", "a", "b", "n")
-	total := s.zeros()
-	s.row(p[2], func(m *mask) { s.addTo(total, s.mul(s.load(s.at(p[0]), m), s.load(s.at(p[1]), m))) })
-	result, err := ReturnIndex(0).Resolve()
-	if err != nil {
-		panic(err)
-	}
-	VMOVSS(s.fold(total, sum), result.Addr)
+func (s *set) divideRows() {
+	p := s.begin("divideRows", "(y *float32, ld, rows, n int, stats *float32)", "each row times 1/sum, the second of its stats; rows > 0.",
+		"y", "ld", "rows", "n", "stats")
+	y, ld, rows, n, stats := p[0], p[1], p[2], p[3], p[4]
+	SHLQ(Imm(2), ld)
+	s.times(rows, func() {
+		inv := s.inverse(Mem{Base: stats, Disp: 4})
+		s.row(n, func(m *mask) { s.store(s.mul(s.load(s.at(y), m), inv), s.at(y), m) })
+		ADDQ(Imm(8), stats)
+		ADDQ(ld, y)
+	})
+	s.end()
+}
+
+func (s *set) dotRows() {
+	p := s.begin("dotRows", "(dots, a, b *float32, ld, rows, n int)", "the lanes' sums of a*b by rows; rows > 0.",
+		"dots", "a", "b", "ld", "rows", "n")
+	dots, a, b, ld, rows, n := p[0], p[1], p[2], p[3], p[4], p[5]
+	SHLQ(Imm(2), ld)
+	s.times(rows, func() {
+		total := s.zeros()
+		s.row(n, func(m *mask) { s.addTo(total, s.mul(s.load(s.at(a), m), s.load(s.at(b), m))) })
+		VMOVSS(s.fold(total, sum), Mem{Base: dots})
+		ADDQ(Imm(4), dots)
+		ADDQ(ld, a)
+		ADDQ(ld, b)
+	})
 	s.end()
 }
 
