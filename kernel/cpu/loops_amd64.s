@@ -883,298 +883,269 @@ TEXT ·softmax512(SB), NOSPLIT, $0-56
 	MOVQ         e+0(FP), AX
 	MOVQ         ld+8(FP), DX
 	MOVQ         rows+16(FP), BX
-	MOVQ         n+24(FP), CX
+	MOVQ         n+24(FP), SI
 	MOVQ         grow+32(FP), DI
-	MOVQ         stats+48(FP), SI
+	MOVQ         stats+48(FP), R8
 	VBROADCASTSS scale+40(FP), Z0
 	VMOVUPS      constants<>+1152(SB), Z1
 	VMOVUPS      constants<>+0(SB), Z2
 	VMOVUPS      constants<>+64(SB), Z3
 	VMOVUPS      constants<>+128(SB), Z4
 	SHLQ         $0x02, DX
-	CMPQ         CX, $0x10
-	JLE          long
-	CMPQ         CX, $0x20
-	JG           long
+	LEAQ         -17(SI), CX
+	CMPQ         CX, $0x03
+	JHI          single
 	TESTQ        DI, DI
-	JNZ          long
-	MOVQ         $+1, DI
-	SHLQ         CL, DI
-	DECQ         DI
-	KMOVW        DI, K1
-	SHRQ         $0x10, DI
-	KMOVW        DI, K2
-	SUBQ         $0x02, BX
-	JLT          single1
+	JNZ          single
+	SUBQ         $0x04, BX
+	JLT          few
+	MOVQ         ld+8(FP), R9
+	LEAQ         (R9)(R9*2), R9
+	SHLQ         $0x02, R9
+	LEAQ         1(CX), CX
+	MOVQ         $+1, R10
+	SHLQ         CL, R10
+	DECQ         R10
+	KMOVW        R10, K1
+	SHLQ         $0x04, R10
+	KMOVW        R10, K2
+	SHLQ         $0x04, R10
+	KMOVW        R10, K3
+	SHLQ         $0x04, R10
+	KMOVW        R10, K4
+	SHLQ         $0x04, R10
 
-group1:
-	VMOVUPS.Z     (AX), K1, Z2
-	VMOVUPS.Z     64(AX), K2, Z4
-	VMOVUPS.Z     (AX)(DX*1), K1, Z5
-	VMOVUPS.Z     64(AX)(DX*1), K2, Z6
-	VMULPS        Z0, Z2, Z2
-	VMULPS        Z0, Z4, Z4
-	VMULPS        Z0, Z5, Z5
-	VMULPS        Z0, Z6, Z6
-	VMOVUPS       Z1, Z7
-	VMAXPS        Z7, Z2, K1, Z7
-	VMAXPS        Z7, Z4, K2, Z7
-	VEXTRACTF64X4 $0x01, Z7, Y8
-	VMAXPS        Y7, Y8, Y8
-	VEXTRACTF128  $0x01, Y8, X7
-	VMAXPS        X8, X7, X7
-	VPERMILPS     $0x0e, X7, X8
-	VMAXPS        X7, X8, X7
-	VPERMILPS     $0x01, X7, X8
-	VMAXPS        X7, X8, X7
-	VMOVSS        X7, (SI)
-	VBROADCASTSS  X7, Z7
-	VMOVUPS       Z1, Z8
-	VMAXPS        Z8, Z5, K1, Z8
-	VMAXPS        Z8, Z6, K2, Z8
-	VEXTRACTF64X4 $0x01, Z8, Y9
-	VMAXPS        Y8, Y9, Y9
-	VEXTRACTF128  $0x01, Y9, X8
-	VMAXPS        X9, X8, X8
-	VPERMILPS     $0x0e, X8, X9
-	VMAXPS        X8, X9, X8
-	VPERMILPS     $0x01, X8, X9
-	VMAXPS        X8, X9, X8
-	VMOVSS        X8, 8(SI)
-	VBROADCASTSS  X8, Z8
-	VSUBPS        Z7, Z2, Z2
-	VSUBPS        Z7, Z4, Z4
-	VSUBPS        Z8, Z5, Z5
-	VSUBPS        Z8, Z6, Z6
-	VMAXPS        Z2, Z3, Z2
-	VMAXPS        Z4, Z3, Z4
-	VMAXPS        Z5, Z3, Z5
-	VMAXPS        Z6, Z3, Z6
-	VMULPS        constants<>+384(SB), Z2, Z7
-	VMULPS        constants<>+384(SB), Z4, Z8
-	VMULPS        constants<>+384(SB), Z5, Z9
-	VMULPS        constants<>+384(SB), Z6, Z10
-	VRNDSCALEPS   $0x08, Z7, Z7
-	VRNDSCALEPS   $0x08, Z8, Z8
-	VRNDSCALEPS   $0x08, Z9, Z9
-	VRNDSCALEPS   $0x08, Z10, Z10
-	VMULPS        constants<>+448(SB), Z7, Z11
-	VMULPS        constants<>+448(SB), Z8, Z12
-	VMULPS        constants<>+448(SB), Z9, Z13
-	VMULPS        constants<>+448(SB), Z10, Z14
-	VSUBPS        Z11, Z2, Z2
-	VSUBPS        Z12, Z4, Z4
-	VSUBPS        Z13, Z5, Z5
-	VSUBPS        Z14, Z6, Z6
-	VMULPS        constants<>+512(SB), Z7, Z11
-	VMULPS        constants<>+512(SB), Z8, Z12
-	VMULPS        constants<>+512(SB), Z9, Z13
-	VMULPS        constants<>+512(SB), Z10, Z14
-	VSUBPS        Z11, Z2, Z2
-	VSUBPS        Z12, Z4, Z4
-	VSUBPS        Z13, Z5, Z5
-	VSUBPS        Z14, Z6, Z6
-	VMULPS        constants<>+576(SB), Z2, Z11
-	VMULPS        constants<>+576(SB), Z4, Z12
-	VMULPS        constants<>+576(SB), Z5, Z13
-	VMULPS        constants<>+576(SB), Z6, Z14
-	VADDPS        constants<>+640(SB), Z11, Z11
-	VADDPS        constants<>+640(SB), Z12, Z12
-	VADDPS        constants<>+640(SB), Z13, Z13
-	VADDPS        constants<>+640(SB), Z14, Z14
-	VMULPS        Z2, Z11, Z11
-	VMULPS        Z4, Z12, Z12
-	VMULPS        Z5, Z13, Z13
-	VMULPS        Z6, Z14, Z14
-	VADDPS        constants<>+704(SB), Z11, Z11
-	VADDPS        constants<>+704(SB), Z12, Z12
-	VADDPS        constants<>+704(SB), Z13, Z13
-	VADDPS        constants<>+704(SB), Z14, Z14
-	VMULPS        Z2, Z11, Z11
-	VMULPS        Z4, Z12, Z12
-	VMULPS        Z5, Z13, Z13
-	VMULPS        Z6, Z14, Z14
-	VADDPS        constants<>+768(SB), Z11, Z11
-	VADDPS        constants<>+768(SB), Z12, Z12
-	VADDPS        constants<>+768(SB), Z13, Z13
-	VADDPS        constants<>+768(SB), Z14, Z14
-	VMULPS        Z2, Z11, Z11
-	VMULPS        Z4, Z12, Z12
-	VMULPS        Z5, Z13, Z13
-	VMULPS        Z6, Z14, Z14
-	VADDPS        constants<>+832(SB), Z11, Z11
-	VADDPS        constants<>+832(SB), Z12, Z12
-	VADDPS        constants<>+832(SB), Z13, Z13
-	VADDPS        constants<>+832(SB), Z14, Z14
-	VMULPS        Z2, Z2, Z15
-	VMULPS        Z4, Z4, Z16
-	VMULPS        Z5, Z5, Z17
-	VMULPS        Z6, Z6, Z18
-	VMULPS        Z15, Z11, Z11
-	VMULPS        Z16, Z12, Z12
-	VMULPS        Z17, Z13, Z13
-	VMULPS        Z18, Z14, Z14
-	VADDPS        Z2, Z11, Z2
-	VADDPS        Z4, Z12, Z4
-	VADDPS        Z5, Z13, Z5
-	VADDPS        Z6, Z14, Z6
-	VADDPS        constants<>+896(SB), Z2, Z2
-	VADDPS        constants<>+896(SB), Z4, Z4
-	VADDPS        constants<>+896(SB), Z5, Z5
-	VADDPS        constants<>+896(SB), Z6, Z6
-	VSCALEFPS     Z7, Z2, Z2
-	VSCALEFPS     Z8, Z4, Z4
-	VSCALEFPS     Z9, Z5, Z5
-	VSCALEFPS     Z10, Z6, Z6
-	VMOVUPS       Z2, K1, (AX)
-	VMOVUPS       Z4, K2, 64(AX)
-	VMOVUPS       Z5, K1, (AX)(DX*1)
-	VMOVUPS       Z6, K2, 64(AX)(DX*1)
-	VMOVUPS.Z     Z2, K1, Z2
-	VADDPS        Z4, Z2, K2, Z2
-	VEXTRACTF64X4 $0x01, Z2, Y4
-	VADDPS        Y4, Y2, Y4
-	VEXTRACTF128  $0x01, Y4, X2
-	VADDPS        X2, X4, X2
-	VPERMILPS     $0x0e, X2, X4
-	VADDPS        X4, X2, X2
-	VPERMILPS     $0x01, X2, X4
-	VADDPS        X4, X2, X2
-	VMOVSS        X2, 4(SI)
-	VMOVUPS.Z     Z5, K1, Z2
-	VADDPS        Z6, Z2, K2, Z2
-	VEXTRACTF64X4 $0x01, Z2, Y4
-	VADDPS        Y4, Y2, Y4
-	VEXTRACTF128  $0x01, Y4, X2
-	VADDPS        X2, X4, X2
-	VPERMILPS     $0x0e, X2, X4
-	VADDPS        X4, X2, X2
-	VPERMILPS     $0x01, X2, X4
-	VADDPS        X4, X2, X2
-	VMOVSS        X2, 12(SI)
-	ADDQ          $0x10, SI
-	LEAQ          (AX)(DX*2), AX
-	SUBQ          $0x02, BX
-	JGE           group1
+quad:
+	VMOVUPS           (AX), Z4
+	VBROADCASTF32X4.Z 64(AX), K1, Z10
+	VMOVUPS           (AX)(DX*1), Z7
+	VBROADCASTF32X4   64(AX)(DX*1), K2, Z10
+	VMOVUPS           (AX)(DX*2), Z8
+	VBROADCASTF32X4   64(AX)(DX*2), K3, Z10
+	VMOVUPS           (AX)(R9*1), Z9
+	VBROADCASTF32X4   64(AX)(R9*1), K4, Z10
+	VMULPS            Z0, Z4, Z4
+	VMULPS            Z0, Z7, Z7
+	VMULPS            Z0, Z8, Z8
+	VMULPS            Z0, Z9, Z9
+	VMULPS            Z0, Z10, Z10
+	VMAXPS            Z1, Z4, Z11
+	VMAXPS            Z1, Z7, Z12
+	VMAXPS            Z1, Z8, Z13
+	VMAXPS            Z1, Z9, Z14
+	VMAXPS            Z11, Z10, K1, Z11
+	VSHUFF32X4        $0x01, Z10, Z10, Z15
+	VMAXPS            Z12, Z15, K1, Z12
+	VSHUFF32X4        $0x02, Z10, Z10, Z15
+	VMAXPS            Z13, Z15, K1, Z13
+	VSHUFF32X4        $0x03, Z10, Z10, Z15
+	VMAXPS            Z14, Z15, K1, Z14
+	VSHUFF32X4        $0x44, Z12, Z11, Z15
+	VSHUFF32X4        $0xee, Z12, Z11, Z11
+	VMAXPS            Z15, Z11, Z15
+	VSHUFF32X4        $0x44, Z14, Z13, Z11
+	VSHUFF32X4        $0xee, Z14, Z13, Z12
+	VMAXPS            Z11, Z12, Z11
+	VSHUFF32X4        $0x88, Z11, Z15, Z12
+	VSHUFF32X4        $0xdd, Z11, Z15, Z11
+	VMAXPS            Z12, Z11, Z12
+	VPERMILPS         $0x0e, Z12, Z11
+	VMAXPS            Z12, Z11, Z12
+	VPERMILPS         $0x01, Z12, Z11
+	VMAXPS            Z12, Z11, Z12
+	VPERMILPS         $0x00, Z12, Z11
+	VSHUFF32X4        $0x00, Z11, Z11, Z12
+	VSHUFF32X4        $0x55, Z11, Z11, Z13
+	VSHUFF32X4        $0xaa, Z11, Z11, Z14
+	VSHUFF32X4        $0xff, Z11, Z11, Z15
+	VSUBPS            Z12, Z4, Z4
+	VSUBPS            Z13, Z7, Z7
+	VSUBPS            Z14, Z8, Z8
+	VSUBPS            Z15, Z9, Z9
+	VSUBPS            Z11, Z10, Z10
+	VMAXPS            Z4, Z3, Z4
+	VMAXPS            Z7, Z3, Z7
+	VMAXPS            Z8, Z3, Z8
+	VMAXPS            Z9, Z3, Z9
+	VMAXPS            Z10, Z3, Z10
+	VMULPS            constants<>+384(SB), Z4, Z12
+	VMULPS            constants<>+384(SB), Z7, Z13
+	VMULPS            constants<>+384(SB), Z8, Z14
+	VMULPS            constants<>+384(SB), Z9, Z15
+	VMULPS            constants<>+384(SB), Z10, Z16
+	VRNDSCALEPS       $0x08, Z12, Z12
+	VRNDSCALEPS       $0x08, Z13, Z13
+	VRNDSCALEPS       $0x08, Z14, Z14
+	VRNDSCALEPS       $0x08, Z15, Z15
+	VRNDSCALEPS       $0x08, Z16, Z16
+	VMULPS            constants<>+448(SB), Z12, Z17
+	VMULPS            constants<>+448(SB), Z13, Z18
+	VMULPS            constants<>+448(SB), Z14, Z19
+	VMULPS            constants<>+448(SB), Z15, Z20
+	VMULPS            constants<>+448(SB), Z16, Z21
+	VSUBPS            Z17, Z4, Z4
+	VSUBPS            Z18, Z7, Z7
+	VSUBPS            Z19, Z8, Z8
+	VSUBPS            Z20, Z9, Z9
+	VSUBPS            Z21, Z10, Z10
+	VMULPS            constants<>+512(SB), Z12, Z17
+	VMULPS            constants<>+512(SB), Z13, Z18
+	VMULPS            constants<>+512(SB), Z14, Z19
+	VMULPS            constants<>+512(SB), Z15, Z20
+	VMULPS            constants<>+512(SB), Z16, Z21
+	VSUBPS            Z17, Z4, Z4
+	VSUBPS            Z18, Z7, Z7
+	VSUBPS            Z19, Z8, Z8
+	VSUBPS            Z20, Z9, Z9
+	VSUBPS            Z21, Z10, Z10
+	VMULPS            constants<>+576(SB), Z4, Z17
+	VMULPS            constants<>+576(SB), Z7, Z18
+	VMULPS            constants<>+576(SB), Z8, Z19
+	VMULPS            constants<>+576(SB), Z9, Z20
+	VMULPS            constants<>+576(SB), Z10, Z21
+	VADDPS            constants<>+640(SB), Z17, Z17
+	VADDPS            constants<>+640(SB), Z18, Z18
+	VADDPS            constants<>+640(SB), Z19, Z19
+	VADDPS            constants<>+640(SB), Z20, Z20
+	VADDPS            constants<>+640(SB), Z21, Z21
+	VMULPS            Z4, Z17, Z17
+	VMULPS            Z7, Z18, Z18
+	VMULPS            Z8, Z19, Z19
+	VMULPS            Z9, Z20, Z20
+	VMULPS            Z10, Z21, Z21
+	VADDPS            constants<>+704(SB), Z17, Z17
+	VADDPS            constants<>+704(SB), Z18, Z18
+	VADDPS            constants<>+704(SB), Z19, Z19
+	VADDPS            constants<>+704(SB), Z20, Z20
+	VADDPS            constants<>+704(SB), Z21, Z21
+	VMULPS            Z4, Z17, Z17
+	VMULPS            Z7, Z18, Z18
+	VMULPS            Z8, Z19, Z19
+	VMULPS            Z9, Z20, Z20
+	VMULPS            Z10, Z21, Z21
+	VADDPS            constants<>+768(SB), Z17, Z17
+	VADDPS            constants<>+768(SB), Z18, Z18
+	VADDPS            constants<>+768(SB), Z19, Z19
+	VADDPS            constants<>+768(SB), Z20, Z20
+	VADDPS            constants<>+768(SB), Z21, Z21
+	VMULPS            Z4, Z17, Z17
+	VMULPS            Z7, Z18, Z18
+	VMULPS            Z8, Z19, Z19
+	VMULPS            Z9, Z20, Z20
+	VMULPS            Z10, Z21, Z21
+	VADDPS            constants<>+832(SB), Z17, Z17
+	VADDPS            constants<>+832(SB), Z18, Z18
+	VADDPS            constants<>+832(SB), Z19, Z19
+	VADDPS            constants<>+832(SB), Z20, Z20
+	VADDPS            constants<>+832(SB), Z21, Z21
+	VMULPS            Z4, Z4, Z22
+	VMULPS            Z7, Z7, Z23
+	VMULPS            Z8, Z8, Z24
+	VMULPS            Z9, Z9, Z25
+	VMULPS            Z10, Z10, Z26
+	VMULPS            Z22, Z17, Z17
+	VMULPS            Z23, Z18, Z18
+	VMULPS            Z24, Z19, Z19
+	VMULPS            Z25, Z20, Z20
+	VMULPS            Z26, Z21, Z21
+	VADDPS            Z4, Z17, Z4
+	VADDPS            Z7, Z18, Z7
+	VADDPS            Z8, Z19, Z8
+	VADDPS            Z9, Z20, Z9
+	VADDPS            Z10, Z21, Z10
+	VADDPS            constants<>+896(SB), Z4, Z4
+	VADDPS            constants<>+896(SB), Z7, Z7
+	VADDPS            constants<>+896(SB), Z8, Z8
+	VADDPS            constants<>+896(SB), Z9, Z9
+	VADDPS            constants<>+896(SB), Z10, Z10
+	VSCALEFPS         Z12, Z4, Z4
+	VSCALEFPS         Z13, Z7, Z7
+	VSCALEFPS         Z14, Z8, Z8
+	VSCALEFPS         Z15, Z9, Z9
+	VSCALEFPS         Z16, Z10, Z10
+	VMOVUPS           Z4, (AX)
+	VEXTRACTF32X4     $0x00, Z10, K1, 64(AX)
+	VMOVUPS           Z7, (AX)(DX*1)
+	VEXTRACTF32X4     $0x01, Z10, K1, 64(AX)(DX*1)
+	VMOVUPS           Z8, (AX)(DX*2)
+	VEXTRACTF32X4     $0x02, Z10, K1, 64(AX)(DX*2)
+	VMOVUPS           Z9, (AX)(R9*1)
+	VEXTRACTF32X4     $0x03, Z10, K1, 64(AX)(R9*1)
+	VMOVUPS           Z4, Z4
+	VMOVUPS           Z7, Z7
+	VMOVUPS           Z8, Z8
+	VMOVUPS           Z9, Z9
+	VADDPS            Z10, Z4, K1, Z4
+	VSHUFF32X4        $0x01, Z10, Z10, Z12
+	VADDPS            Z12, Z7, K1, Z7
+	VSHUFF32X4        $0x02, Z10, Z10, Z12
+	VADDPS            Z12, Z8, K1, Z8
+	VSHUFF32X4        $0x03, Z10, Z10, Z10
+	VADDPS            Z10, Z9, K1, Z9
+	VSHUFF32X4        $0x44, Z7, Z4, Z10
+	VSHUFF32X4        $0xee, Z7, Z4, Z4
+	VADDPS            Z4, Z10, Z10
+	VSHUFF32X4        $0x44, Z9, Z8, Z4
+	VSHUFF32X4        $0xee, Z9, Z8, Z7
+	VADDPS            Z7, Z4, Z4
+	VSHUFF32X4        $0x88, Z4, Z10, Z7
+	VSHUFF32X4        $0xdd, Z4, Z10, Z4
+	VADDPS            Z4, Z7, Z7
+	VPERMILPS         $0x0e, Z7, Z4
+	VADDPS            Z4, Z7, Z7
+	VPERMILPS         $0x01, Z7, Z4
+	VADDPS            Z4, Z7, Z7
+	VUNPCKLPS         Z7, Z11, Z4
+	VMOVLPS           X4, (R8)
+	VSHUFF32X4        $0x01, Z4, Z4, Z7
+	VMOVLPS           X7, 8(R8)
+	VSHUFF32X4        $0x02, Z4, Z4, Z7
+	VMOVLPS           X7, 16(R8)
+	VSHUFF32X4        $0x03, Z4, Z4, Z4
+	VMOVLPS           X4, 24(R8)
+	ADDQ              $0x20, R8
+	LEAQ              (AX)(DX*4), AX
+	SUBQ              $0x04, BX
+	JGE               quad
 
-single1:
-	ADDQ $0x02, BX
-	JZ   done1
-
-one1:
-	VMOVUPS.Z     (AX), K1, Z2
-	VMOVUPS.Z     64(AX), K2, Z4
-	VMULPS        Z0, Z2, Z2
-	VMULPS        Z0, Z4, Z4
-	VMOVUPS       Z1, Z5
-	VMAXPS        Z5, Z2, K1, Z5
-	VMAXPS        Z5, Z4, K2, Z5
-	VEXTRACTF64X4 $0x01, Z5, Y6
-	VMAXPS        Y5, Y6, Y6
-	VEXTRACTF128  $0x01, Y6, X5
-	VMAXPS        X6, X5, X5
-	VPERMILPS     $0x0e, X5, X6
-	VMAXPS        X5, X6, X5
-	VPERMILPS     $0x01, X5, X6
-	VMAXPS        X5, X6, X5
-	VMOVSS        X5, (SI)
-	VBROADCASTSS  X5, Z5
-	VSUBPS        Z5, Z2, Z2
-	VSUBPS        Z5, Z4, Z4
-	VMAXPS        Z2, Z3, Z2
-	VMAXPS        Z4, Z3, Z4
-	VMULPS        constants<>+384(SB), Z2, Z5
-	VMULPS        constants<>+384(SB), Z4, Z6
-	VRNDSCALEPS   $0x08, Z5, Z5
-	VRNDSCALEPS   $0x08, Z6, Z6
-	VMULPS        constants<>+448(SB), Z5, Z7
-	VMULPS        constants<>+448(SB), Z6, Z8
-	VSUBPS        Z7, Z2, Z2
-	VSUBPS        Z8, Z4, Z4
-	VMULPS        constants<>+512(SB), Z5, Z7
-	VMULPS        constants<>+512(SB), Z6, Z8
-	VSUBPS        Z7, Z2, Z2
-	VSUBPS        Z8, Z4, Z4
-	VMULPS        constants<>+576(SB), Z2, Z7
-	VMULPS        constants<>+576(SB), Z4, Z8
-	VADDPS        constants<>+640(SB), Z7, Z7
-	VADDPS        constants<>+640(SB), Z8, Z8
-	VMULPS        Z2, Z7, Z7
-	VMULPS        Z4, Z8, Z8
-	VADDPS        constants<>+704(SB), Z7, Z7
-	VADDPS        constants<>+704(SB), Z8, Z8
-	VMULPS        Z2, Z7, Z7
-	VMULPS        Z4, Z8, Z8
-	VADDPS        constants<>+768(SB), Z7, Z7
-	VADDPS        constants<>+768(SB), Z8, Z8
-	VMULPS        Z2, Z7, Z7
-	VMULPS        Z4, Z8, Z8
-	VADDPS        constants<>+832(SB), Z7, Z7
-	VADDPS        constants<>+832(SB), Z8, Z8
-	VMULPS        Z2, Z2, Z9
-	VMULPS        Z4, Z4, Z10
-	VMULPS        Z9, Z7, Z7
-	VMULPS        Z10, Z8, Z8
-	VADDPS        Z2, Z7, Z2
-	VADDPS        Z4, Z8, Z4
-	VADDPS        constants<>+896(SB), Z2, Z2
-	VADDPS        constants<>+896(SB), Z4, Z4
-	VSCALEFPS     Z5, Z2, Z2
-	VSCALEFPS     Z6, Z4, Z4
-	VMOVUPS       Z2, K1, (AX)
-	VMOVUPS       Z4, K2, 64(AX)
-	VMOVUPS.Z     Z2, K1, Z2
-	VADDPS        Z4, Z2, K2, Z2
-	VEXTRACTF64X4 $0x01, Z2, Y4
-	VADDPS        Y4, Y2, Y4
-	VEXTRACTF128  $0x01, Y4, X2
-	VADDPS        X2, X4, X2
-	VPERMILPS     $0x0e, X2, X4
-	VADDPS        X4, X2, X2
-	VPERMILPS     $0x01, X2, X4
-	VADDPS        X4, X2, X2
-	VMOVSS        X2, 4(SI)
-	ADDQ          $0x08, SI
-	LEAQ          (AX)(DX*1), AX
-	DECQ          BX
-	JNZ           one1
-
-done1:
+few:
+	ADDQ $0x04, BX
+	JNZ  single
 	VZEROUPPER
 	RET
 
-long:
-rows2:
+single:
+rows1:
 	VMOVUPS Z1, Z4
-	XORQ    R8, R8
-	MOVQ    CX, R9
+	XORQ    CX, CX
+	MOVQ    SI, R9
 	SUBQ    $0x10, R9
-	JLT     tail3
+	JLT     tail2
 
-vectors1x3:
-	VMOVUPS (AX)(R8*1), Z7
+vectors1x2:
+	VMOVUPS (AX)(CX*1), Z7
 	VMULPS  Z0, Z7, Z7
 	VMAXPS  Z4, Z7, Z4
 	VMOVUPS Z4, Z4
-	ADDQ    $0x00000040, R8
+	ADDQ    $0x00000040, CX
 	SUBQ    $0x10, R9
-	JGE     vectors1x3
+	JGE     vectors1x2
 
-tail3:
+tail2:
 	ADDQ      $0x10, R9
-	JZ        done3
+	JZ        done2
 	LEAQ      masks<>+64(SB), R10
 	SHLQ      $0x02, R9
 	SUBQ      R9, R10
 	VMOVDQU32 (R10), Z7
 	VPTESTMD  Z7, Z7, K1
-	VMOVUPS.Z (AX)(R8*1), K1, Z7
+	VMOVUPS.Z (AX)(CX*1), K1, Z7
 	VMULPS    Z0, Z7, Z7
 	VBLENDMPS Z7, Z1, K1, Z5
 	VMAXPS    Z4, Z5, Z4
 	VMOVUPS   Z4, Z4
 
-done3:
+done2:
 	VEXTRACTF64X4 $0x01, Z4, Y7
 	VMAXPS        Y4, Y7, Y7
 	VEXTRACTF128  $0x01, Y7, X4
@@ -1183,19 +1154,19 @@ done3:
 	VMAXPS        X4, X7, X4
 	VPERMILPS     $0x01, X4, X7
 	VMAXPS        X4, X7, X4
-	VMOVSS        X4, (SI)
+	VMOVSS        X4, (R8)
 	VBROADCASTSS  X4, Z4
 	VMOVUPS       constants<>+0(SB), Z7
-	XORQ          R8, R8
-	MOVQ          CX, R9
+	XORQ          CX, CX
+	MOVQ          SI, R9
 	SUBQ          $0x40, R9
-	JLT           fewer4x4
+	JLT           fewer4x3
 
-vectors4x4:
-	VMOVUPS     (AX)(R8*1), Z8
-	VMOVUPS     64(AX)(R8*1), Z9
-	VMOVUPS     128(AX)(R8*1), Z10
-	VMOVUPS     192(AX)(R8*1), Z11
+vectors4x3:
+	VMOVUPS     (AX)(CX*1), Z8
+	VMOVUPS     64(AX)(CX*1), Z9
+	VMOVUPS     128(AX)(CX*1), Z10
+	VMOVUPS     192(AX)(CX*1), Z11
 	VMULPS      Z0, Z8, Z8
 	VMULPS      Z0, Z9, Z9
 	VMULPS      Z0, Z10, Z10
@@ -1284,26 +1255,26 @@ vectors4x4:
 	VSCALEFPS   Z13, Z9, Z9
 	VSCALEFPS   Z14, Z10, Z10
 	VSCALEFPS   Z15, Z11, Z11
-	VMOVUPS     Z8, (AX)(R8*1)
-	VMOVUPS     Z9, 64(AX)(R8*1)
-	VMOVUPS     Z10, 128(AX)(R8*1)
-	VMOVUPS     Z11, 192(AX)(R8*1)
+	VMOVUPS     Z8, (AX)(CX*1)
+	VMOVUPS     Z9, 64(AX)(CX*1)
+	VMOVUPS     Z10, 128(AX)(CX*1)
+	VMOVUPS     Z11, 192(AX)(CX*1)
 	VADDPS      Z8, Z7, Z7
 	VADDPS      Z9, Z7, Z7
 	VADDPS      Z10, Z7, Z7
 	VADDPS      Z11, Z7, Z7
-	ADDQ        $0x00000100, R8
+	ADDQ        $0x00000100, CX
 	SUBQ        $0x40, R9
-	JGE         vectors4x4
+	JGE         vectors4x3
 
-fewer4x4:
+fewer4x3:
 	ADDQ $0x40, R9
 	SUBQ $0x20, R9
-	JLT  fewer2x4
+	JLT  fewer2x3
 
-vectors2x4:
-	VMOVUPS     (AX)(R8*1), Z8
-	VMOVUPS     64(AX)(R8*1), Z9
+vectors2x3:
+	VMOVUPS     (AX)(CX*1), Z8
+	VMOVUPS     64(AX)(CX*1), Z9
 	VMULPS      Z0, Z8, Z8
 	VMULPS      Z0, Z9, Z9
 	VSUBPS      Z4, Z8, Z8
@@ -1348,21 +1319,21 @@ vectors2x4:
 	VADDPS      constants<>+896(SB), Z9, Z9
 	VSCALEFPS   Z10, Z8, Z8
 	VSCALEFPS   Z11, Z9, Z9
-	VMOVUPS     Z8, (AX)(R8*1)
-	VMOVUPS     Z9, 64(AX)(R8*1)
+	VMOVUPS     Z8, (AX)(CX*1)
+	VMOVUPS     Z9, 64(AX)(CX*1)
 	VADDPS      Z8, Z7, Z7
 	VADDPS      Z9, Z7, Z7
-	ADDQ        $0x00000080, R8
+	ADDQ        $0x00000080, CX
 	SUBQ        $0x20, R9
-	JGE         vectors2x4
+	JGE         vectors2x3
 
-fewer2x4:
+fewer2x3:
 	ADDQ $0x20, R9
 	SUBQ $0x10, R9
-	JLT  tail4
+	JLT  tail3
 
-vectors1x4:
-	VMOVUPS     (AX)(R8*1), Z8
+vectors1x3:
+	VMOVUPS     (AX)(CX*1), Z8
 	VMULPS      Z0, Z8, Z8
 	VSUBPS      Z4, Z8, Z8
 	VMAXPS      Z8, Z3, Z8
@@ -1385,21 +1356,21 @@ vectors1x4:
 	VADDPS      Z8, Z10, Z8
 	VADDPS      constants<>+896(SB), Z8, Z8
 	VSCALEFPS   Z9, Z8, Z8
-	VMOVUPS     Z8, (AX)(R8*1)
+	VMOVUPS     Z8, (AX)(CX*1)
 	VADDPS      Z8, Z7, Z7
-	ADDQ        $0x00000040, R8
+	ADDQ        $0x00000040, CX
 	SUBQ        $0x10, R9
-	JGE         vectors1x4
+	JGE         vectors1x3
 
-tail4:
+tail3:
 	ADDQ        $0x10, R9
-	JZ          done4
+	JZ          done3
 	LEAQ        masks<>+64(SB), R10
 	SHLQ        $0x02, R9
 	SUBQ        R9, R10
 	VMOVDQU32   (R10), Z8
 	VPTESTMD    Z8, Z8, K1
-	VMOVUPS.Z   (AX)(R8*1), K1, Z8
+	VMOVUPS.Z   (AX)(CX*1), K1, Z8
 	VMULPS      Z0, Z8, Z8
 	VSUBPS      Z4, Z8, Z4
 	VMAXPS      Z4, Z3, Z4
@@ -1422,11 +1393,11 @@ tail4:
 	VADDPS      Z4, Z9, Z4
 	VADDPS      constants<>+896(SB), Z4, Z4
 	VSCALEFPS   Z8, Z4, Z4
-	VMOVUPS     Z4, K1, (AX)(R8*1)
+	VMOVUPS     Z4, K1, (AX)(CX*1)
 	VBLENDMPS   Z4, Z2, K1, Z6
 	VADDPS      Z6, Z7, Z7
 
-done4:
+done3:
 	VEXTRACTF64X4 $0x01, Z7, Y4
 	VADDPS        Y4, Y7, Y4
 	VEXTRACTF128  $0x01, Y4, X7
@@ -1435,288 +1406,279 @@ done4:
 	VADDPS        X4, X7, X7
 	VPERMILPS     $0x01, X7, X4
 	VADDPS        X4, X7, X7
-	VMOVSS        X7, 4(SI)
-	ADDQ          $0x08, SI
+	VMOVSS        X7, 4(R8)
+	ADDQ          $0x08, R8
 	ADDQ          DX, AX
-	ADDQ          DI, CX
+	ADDQ          DI, SI
 	DECQ          BX
-	JNZ           rows2
+	JNZ           rows1
 	VZEROUPPER
 	RET
 
 // func softmaxBackward512(e *float32, ds *float32, ld int, rows int, n int, grow int, scale float32, stats *float32, delta *float32)
 // Requires: AVX, AVX512F
 TEXT ·softmaxBackward512(SB), NOSPLIT, $0-72
-	MOVQ         e+0(FP), AX
-	MOVQ         ds+8(FP), DX
-	MOVQ         ld+16(FP), BX
-	MOVQ         rows+24(FP), SI
-	MOVQ         n+32(FP), CX
-	MOVQ         grow+40(FP), R9
-	MOVQ         stats+56(FP), DI
-	MOVQ         delta+64(FP), R8
-	VMOVUPS      constants<>+64(SB), Z0
-	VMOVUPS      constants<>+128(SB), Z1
-	SHLQ         $0x02, BX
-	CMPQ         CX, $0x10
-	JLE          long
-	CMPQ         CX, $0x20
-	JG           long
-	TESTQ        R9, R9
-	JNZ          long
-	MOVQ         $+1, R9
-	SHLQ         CL, R9
-	DECQ         R9
-	KMOVW        R9, K1
-	SHRQ         $0x10, R9
-	KMOVW        R9, K2
-	VBROADCASTSS scale+48(FP), Z2
-	SUBQ         $0x02, SI
-	JLT          single1
+	MOVQ    e+0(FP), AX
+	MOVQ    ds+8(FP), DX
+	MOVQ    ld+16(FP), BX
+	MOVQ    rows+24(FP), SI
+	MOVQ    n+32(FP), DI
+	MOVQ    grow+40(FP), R8
+	MOVQ    stats+56(FP), R9
+	MOVQ    delta+64(FP), R10
+	VMOVUPS constants<>+64(SB), Z0
+	VMOVUPS constants<>+128(SB), Z1
+	SHLQ    $0x02, BX
+	LEAQ    -17(DI), CX
+	CMPQ    CX, $0x03
+	JHI     single
+	TESTQ   R8, R8
+	JNZ     single
+	SUBQ    $0x04, SI
+	JLT     few
+	MOVQ    ld+16(FP), R11
+	LEAQ    (R11)(R11*2), R11
+	SHLQ    $0x02, R11
+	LEAQ    1(CX), CX
+	MOVQ    $+1, R12
+	SHLQ    CL, R12
+	DECQ    R12
+	KMOVW   R12, K1
+	SHLQ    $0x04, R12
+	KMOVW   R12, K2
+	SHLQ    $0x04, R12
+	KMOVW   R12, K3
+	SHLQ    $0x04, R12
+	KMOVW   R12, K4
+	SHLQ    $0x04, R12
 
-group1:
-	VMOVSS       constants<>+896(SB), X3
-	VDIVSS       4(DI), X3, X3
-	VBROADCASTSS X3, Z3
-	VBROADCASTSS (DI), Z4
-	VBROADCASTSS (R8), Z5
-	VMOVSS       constants<>+896(SB), X6
-	VDIVSS       12(DI), X6, X6
-	VBROADCASTSS X6, Z6
-	VBROADCASTSS 8(DI), Z7
-	VBROADCASTSS 4(R8), Z8
-	VMOVUPS.Z    (AX), K1, Z9
-	VMOVUPS.Z    64(AX), K2, Z10
-	VMOVUPS.Z    (AX)(BX*1), K1, Z11
-	VMOVUPS.Z    64(AX)(BX*1), K2, Z12
-	VMULPS       Z2, Z9, Z9
-	VMULPS       Z2, Z10, Z10
-	VMULPS       Z2, Z11, Z11
-	VMULPS       Z2, Z12, Z12
-	VSUBPS       Z4, Z9, Z9
-	VSUBPS       Z4, Z10, Z4
-	VSUBPS       Z7, Z11, Z10
-	VSUBPS       Z7, Z12, Z7
-	VMINPS       Z9, Z1, Z9
-	VMINPS       Z4, Z1, Z4
-	VMINPS       Z10, Z1, Z10
-	VMINPS       Z7, Z1, Z7
-	VMAXPS       Z9, Z0, Z9
-	VMAXPS       Z4, Z0, Z4
-	VMAXPS       Z10, Z0, Z10
-	VMAXPS       Z7, Z0, Z7
-	VMULPS       constants<>+384(SB), Z9, Z11
-	VMULPS       constants<>+384(SB), Z4, Z12
-	VMULPS       constants<>+384(SB), Z10, Z13
-	VMULPS       constants<>+384(SB), Z7, Z14
-	VRNDSCALEPS  $0x08, Z11, Z11
-	VRNDSCALEPS  $0x08, Z12, Z12
-	VRNDSCALEPS  $0x08, Z13, Z13
-	VRNDSCALEPS  $0x08, Z14, Z14
-	VMULPS       constants<>+448(SB), Z11, Z15
-	VMULPS       constants<>+448(SB), Z12, Z16
-	VMULPS       constants<>+448(SB), Z13, Z17
-	VMULPS       constants<>+448(SB), Z14, Z18
-	VSUBPS       Z15, Z9, Z9
-	VSUBPS       Z16, Z4, Z4
-	VSUBPS       Z17, Z10, Z10
-	VSUBPS       Z18, Z7, Z7
-	VMULPS       constants<>+512(SB), Z11, Z15
-	VMULPS       constants<>+512(SB), Z12, Z16
-	VMULPS       constants<>+512(SB), Z13, Z17
-	VMULPS       constants<>+512(SB), Z14, Z18
-	VSUBPS       Z15, Z9, Z9
-	VSUBPS       Z16, Z4, Z4
-	VSUBPS       Z17, Z10, Z10
-	VSUBPS       Z18, Z7, Z7
-	VMULPS       constants<>+576(SB), Z9, Z15
-	VMULPS       constants<>+576(SB), Z4, Z16
-	VMULPS       constants<>+576(SB), Z10, Z17
-	VMULPS       constants<>+576(SB), Z7, Z18
-	VADDPS       constants<>+640(SB), Z15, Z15
-	VADDPS       constants<>+640(SB), Z16, Z16
-	VADDPS       constants<>+640(SB), Z17, Z17
-	VADDPS       constants<>+640(SB), Z18, Z18
-	VMULPS       Z9, Z15, Z15
-	VMULPS       Z4, Z16, Z16
-	VMULPS       Z10, Z17, Z17
-	VMULPS       Z7, Z18, Z18
-	VADDPS       constants<>+704(SB), Z15, Z15
-	VADDPS       constants<>+704(SB), Z16, Z16
-	VADDPS       constants<>+704(SB), Z17, Z17
-	VADDPS       constants<>+704(SB), Z18, Z18
-	VMULPS       Z9, Z15, Z15
-	VMULPS       Z4, Z16, Z16
-	VMULPS       Z10, Z17, Z17
-	VMULPS       Z7, Z18, Z18
-	VADDPS       constants<>+768(SB), Z15, Z15
-	VADDPS       constants<>+768(SB), Z16, Z16
-	VADDPS       constants<>+768(SB), Z17, Z17
-	VADDPS       constants<>+768(SB), Z18, Z18
-	VMULPS       Z9, Z15, Z15
-	VMULPS       Z4, Z16, Z16
-	VMULPS       Z10, Z17, Z17
-	VMULPS       Z7, Z18, Z18
-	VADDPS       constants<>+832(SB), Z15, Z15
-	VADDPS       constants<>+832(SB), Z16, Z16
-	VADDPS       constants<>+832(SB), Z17, Z17
-	VADDPS       constants<>+832(SB), Z18, Z18
-	VMULPS       Z9, Z9, Z19
-	VMULPS       Z4, Z4, Z20
-	VMULPS       Z10, Z10, Z21
-	VMULPS       Z7, Z7, Z22
-	VMULPS       Z19, Z15, Z15
-	VMULPS       Z20, Z16, Z16
-	VMULPS       Z21, Z17, Z17
-	VMULPS       Z22, Z18, Z18
-	VADDPS       Z9, Z15, Z9
-	VADDPS       Z4, Z16, Z4
-	VADDPS       Z10, Z17, Z10
-	VADDPS       Z7, Z18, Z7
-	VADDPS       constants<>+896(SB), Z9, Z9
-	VADDPS       constants<>+896(SB), Z4, Z4
-	VADDPS       constants<>+896(SB), Z10, Z10
-	VADDPS       constants<>+896(SB), Z7, Z7
-	VSCALEFPS    Z11, Z9, Z9
-	VSCALEFPS    Z12, Z4, Z4
-	VSCALEFPS    Z13, Z10, Z10
-	VSCALEFPS    Z14, Z7, Z7
-	VMULPS       Z3, Z9, Z9
-	VMULPS       Z3, Z4, Z3
-	VMULPS       Z6, Z10, Z4
-	VMULPS       Z6, Z7, Z6
-	VMOVUPS      Z9, K1, (AX)
-	VMOVUPS      Z3, K2, 64(AX)
-	VMOVUPS      Z4, K1, (AX)(BX*1)
-	VMOVUPS      Z6, K2, 64(AX)(BX*1)
-	VMOVUPS.Z    (DX), K1, Z7
-	VMOVUPS.Z    64(DX), K2, Z10
-	VMOVUPS.Z    (DX)(BX*1), K1, Z11
-	VMOVUPS.Z    64(DX)(BX*1), K2, Z12
-	VSUBPS       Z5, Z7, Z7
-	VSUBPS       Z5, Z10, Z5
-	VSUBPS       Z8, Z11, Z10
-	VSUBPS       Z8, Z12, Z8
-	VMULPS       Z7, Z9, Z7
-	VMULPS       Z5, Z3, Z3
-	VMULPS       Z10, Z4, Z4
-	VMULPS       Z8, Z6, Z5
-	VMULPS       Z2, Z7, Z6
-	VMULPS       Z2, Z3, Z3
-	VMULPS       Z2, Z4, Z4
-	VMULPS       Z2, Z5, Z5
-	VMOVUPS      Z6, K1, (DX)
-	VMOVUPS      Z3, K2, 64(DX)
-	VMOVUPS      Z4, K1, (DX)(BX*1)
-	VMOVUPS      Z5, K2, 64(DX)(BX*1)
-	ADDQ         $0x10, DI
-	ADDQ         $0x08, R8
-	LEAQ         (AX)(BX*2), AX
-	LEAQ         (DX)(BX*2), DX
-	SUBQ         $0x02, SI
-	JGE          group1
+quad:
+	VBROADCASTSS      scale+48(FP), Z2
+	VMOVUPS           constants<>+896(SB), Z3
+	VBROADCASTSS.Z    4(R9), K1, Z4
+	VBROADCASTSS      12(R9), K2, Z4
+	VBROADCASTSS      20(R9), K3, Z4
+	VBROADCASTSS      28(R9), K4, Z4
+	VDIVPS            Z4, Z3, Z3
+	VPERMILPS         $0x00, Z3, Z3
+	VSHUFF32X4        $0x00, Z3, Z3, Z4
+	VSHUFF32X4        $0x55, Z3, Z3, Z5
+	VSHUFF32X4        $0xaa, Z3, Z3, Z6
+	VSHUFF32X4        $0xff, Z3, Z3, Z7
+	VMOVUPS           (AX), Z8
+	VBROADCASTF32X4.Z 64(AX), K1, Z12
+	VMOVUPS           (AX)(BX*1), Z9
+	VBROADCASTF32X4   64(AX)(BX*1), K2, Z12
+	VMOVUPS           (AX)(BX*2), Z10
+	VBROADCASTF32X4   64(AX)(BX*2), K3, Z12
+	VMOVUPS           (AX)(R11*1), Z11
+	VBROADCASTF32X4   64(AX)(R11*1), K4, Z12
+	VMULPS            Z2, Z8, Z8
+	VMULPS            Z2, Z9, Z9
+	VMULPS            Z2, Z10, Z10
+	VMULPS            Z2, Z11, Z11
+	VMULPS            Z2, Z12, Z12
+	VBROADCASTSS      (R9), Z13
+	VBROADCASTSS      8(R9), Z14
+	VBROADCASTSS      16(R9), Z15
+	VBROADCASTSS      24(R9), Z16
+	VBROADCASTSS.Z    (R9), K1, Z17
+	VBROADCASTSS      8(R9), K2, Z17
+	VBROADCASTSS      16(R9), K3, Z17
+	VBROADCASTSS      24(R9), K4, Z17
+	VSUBPS            Z13, Z8, Z8
+	VSUBPS            Z14, Z9, Z9
+	VSUBPS            Z15, Z10, Z10
+	VSUBPS            Z16, Z11, Z11
+	VSUBPS            Z17, Z12, Z12
+	VMINPS            Z8, Z1, Z8
+	VMINPS            Z9, Z1, Z9
+	VMINPS            Z10, Z1, Z10
+	VMINPS            Z11, Z1, Z11
+	VMINPS            Z12, Z1, Z12
+	VMAXPS            Z8, Z0, Z8
+	VMAXPS            Z9, Z0, Z9
+	VMAXPS            Z10, Z0, Z10
+	VMAXPS            Z11, Z0, Z11
+	VMAXPS            Z12, Z0, Z12
+	VMULPS            constants<>+384(SB), Z8, Z13
+	VMULPS            constants<>+384(SB), Z9, Z14
+	VMULPS            constants<>+384(SB), Z10, Z15
+	VMULPS            constants<>+384(SB), Z11, Z16
+	VMULPS            constants<>+384(SB), Z12, Z17
+	VRNDSCALEPS       $0x08, Z13, Z13
+	VRNDSCALEPS       $0x08, Z14, Z14
+	VRNDSCALEPS       $0x08, Z15, Z15
+	VRNDSCALEPS       $0x08, Z16, Z16
+	VRNDSCALEPS       $0x08, Z17, Z17
+	VMULPS            constants<>+448(SB), Z13, Z18
+	VMULPS            constants<>+448(SB), Z14, Z19
+	VMULPS            constants<>+448(SB), Z15, Z20
+	VMULPS            constants<>+448(SB), Z16, Z21
+	VMULPS            constants<>+448(SB), Z17, Z22
+	VSUBPS            Z18, Z8, Z8
+	VSUBPS            Z19, Z9, Z9
+	VSUBPS            Z20, Z10, Z10
+	VSUBPS            Z21, Z11, Z11
+	VSUBPS            Z22, Z12, Z12
+	VMULPS            constants<>+512(SB), Z13, Z18
+	VMULPS            constants<>+512(SB), Z14, Z19
+	VMULPS            constants<>+512(SB), Z15, Z20
+	VMULPS            constants<>+512(SB), Z16, Z21
+	VMULPS            constants<>+512(SB), Z17, Z22
+	VSUBPS            Z18, Z8, Z8
+	VSUBPS            Z19, Z9, Z9
+	VSUBPS            Z20, Z10, Z10
+	VSUBPS            Z21, Z11, Z11
+	VSUBPS            Z22, Z12, Z12
+	VMULPS            constants<>+576(SB), Z8, Z18
+	VMULPS            constants<>+576(SB), Z9, Z19
+	VMULPS            constants<>+576(SB), Z10, Z20
+	VMULPS            constants<>+576(SB), Z11, Z21
+	VMULPS            constants<>+576(SB), Z12, Z22
+	VADDPS            constants<>+640(SB), Z18, Z18
+	VADDPS            constants<>+640(SB), Z19, Z19
+	VADDPS            constants<>+640(SB), Z20, Z20
+	VADDPS            constants<>+640(SB), Z21, Z21
+	VADDPS            constants<>+640(SB), Z22, Z22
+	VMULPS            Z8, Z18, Z18
+	VMULPS            Z9, Z19, Z19
+	VMULPS            Z10, Z20, Z20
+	VMULPS            Z11, Z21, Z21
+	VMULPS            Z12, Z22, Z22
+	VADDPS            constants<>+704(SB), Z18, Z18
+	VADDPS            constants<>+704(SB), Z19, Z19
+	VADDPS            constants<>+704(SB), Z20, Z20
+	VADDPS            constants<>+704(SB), Z21, Z21
+	VADDPS            constants<>+704(SB), Z22, Z22
+	VMULPS            Z8, Z18, Z18
+	VMULPS            Z9, Z19, Z19
+	VMULPS            Z10, Z20, Z20
+	VMULPS            Z11, Z21, Z21
+	VMULPS            Z12, Z22, Z22
+	VADDPS            constants<>+768(SB), Z18, Z18
+	VADDPS            constants<>+768(SB), Z19, Z19
+	VADDPS            constants<>+768(SB), Z20, Z20
+	VADDPS            constants<>+768(SB), Z21, Z21
+	VADDPS            constants<>+768(SB), Z22, Z22
+	VMULPS            Z8, Z18, Z18
+	VMULPS            Z9, Z19, Z19
+	VMULPS            Z10, Z20, Z20
+	VMULPS            Z11, Z21, Z21
+	VMULPS            Z12, Z22, Z22
+	VADDPS            constants<>+832(SB), Z18, Z18
+	VADDPS            constants<>+832(SB), Z19, Z19
+	VADDPS            constants<>+832(SB), Z20, Z20
+	VADDPS            constants<>+832(SB), Z21, Z21
+	VADDPS            constants<>+832(SB), Z22, Z22
+	VMULPS            Z8, Z8, Z23
+	VMULPS            Z9, Z9, Z24
+	VMULPS            Z10, Z10, Z25
+	VMULPS            Z11, Z11, Z26
+	VMULPS            Z12, Z12, Z27
+	VMULPS            Z23, Z18, Z18
+	VMULPS            Z24, Z19, Z19
+	VMULPS            Z25, Z20, Z20
+	VMULPS            Z26, Z21, Z21
+	VMULPS            Z27, Z22, Z22
+	VADDPS            Z8, Z18, Z8
+	VADDPS            Z9, Z19, Z9
+	VADDPS            Z10, Z20, Z10
+	VADDPS            Z11, Z21, Z11
+	VADDPS            Z12, Z22, Z12
+	VADDPS            constants<>+896(SB), Z8, Z8
+	VADDPS            constants<>+896(SB), Z9, Z9
+	VADDPS            constants<>+896(SB), Z10, Z10
+	VADDPS            constants<>+896(SB), Z11, Z11
+	VADDPS            constants<>+896(SB), Z12, Z12
+	VSCALEFPS         Z13, Z8, Z8
+	VSCALEFPS         Z14, Z9, Z9
+	VSCALEFPS         Z15, Z10, Z10
+	VSCALEFPS         Z16, Z11, Z11
+	VSCALEFPS         Z17, Z12, Z12
+	VMULPS            Z4, Z8, Z4
+	VMULPS            Z5, Z9, Z5
+	VMULPS            Z6, Z10, Z6
+	VMULPS            Z7, Z11, Z7
+	VMULPS            Z3, Z12, Z3
+	VMOVUPS           Z4, (AX)
+	VEXTRACTF32X4     $0x00, Z3, K1, 64(AX)
+	VMOVUPS           Z5, (AX)(BX*1)
+	VEXTRACTF32X4     $0x01, Z3, K1, 64(AX)(BX*1)
+	VMOVUPS           Z6, (AX)(BX*2)
+	VEXTRACTF32X4     $0x02, Z3, K1, 64(AX)(BX*2)
+	VMOVUPS           Z7, (AX)(R11*1)
+	VEXTRACTF32X4     $0x03, Z3, K1, 64(AX)(R11*1)
+	VMOVUPS           (DX), Z8
+	VBROADCASTF32X4.Z 64(DX), K1, Z12
+	VMOVUPS           (DX)(BX*1), Z9
+	VBROADCASTF32X4   64(DX)(BX*1), K2, Z12
+	VMOVUPS           (DX)(BX*2), Z10
+	VBROADCASTF32X4   64(DX)(BX*2), K3, Z12
+	VMOVUPS           (DX)(R11*1), Z11
+	VBROADCASTF32X4   64(DX)(R11*1), K4, Z12
+	VBROADCASTSS      (R10), Z13
+	VBROADCASTSS      4(R10), Z14
+	VBROADCASTSS      8(R10), Z15
+	VBROADCASTSS      12(R10), Z16
+	VBROADCASTSS.Z    (R10), K1, Z17
+	VBROADCASTSS      4(R10), K2, Z17
+	VBROADCASTSS      8(R10), K3, Z17
+	VBROADCASTSS      12(R10), K4, Z17
+	VSUBPS            Z13, Z8, Z8
+	VSUBPS            Z14, Z9, Z9
+	VSUBPS            Z15, Z10, Z10
+	VSUBPS            Z16, Z11, Z11
+	VSUBPS            Z17, Z12, Z12
+	VMULPS            Z8, Z4, Z4
+	VMULPS            Z9, Z5, Z5
+	VMULPS            Z10, Z6, Z6
+	VMULPS            Z11, Z7, Z7
+	VMULPS            Z12, Z3, Z3
+	VMULPS            Z2, Z4, Z4
+	VMULPS            Z2, Z5, Z5
+	VMULPS            Z2, Z6, Z6
+	VMULPS            Z2, Z7, Z7
+	VMULPS            Z2, Z3, Z2
+	VMOVUPS           Z4, (DX)
+	VEXTRACTF32X4     $0x00, Z2, K1, 64(DX)
+	VMOVUPS           Z5, (DX)(BX*1)
+	VEXTRACTF32X4     $0x01, Z2, K1, 64(DX)(BX*1)
+	VMOVUPS           Z6, (DX)(BX*2)
+	VEXTRACTF32X4     $0x02, Z2, K1, 64(DX)(BX*2)
+	VMOVUPS           Z7, (DX)(R11*1)
+	VEXTRACTF32X4     $0x03, Z2, K1, 64(DX)(R11*1)
+	ADDQ              $0x20, R9
+	ADDQ              $0x10, R10
+	LEAQ              (AX)(BX*4), AX
+	LEAQ              (DX)(BX*4), DX
+	SUBQ              $0x04, SI
+	JGE               quad
 
-single1:
-	ADDQ $0x02, SI
-	JZ   done1
-
-one1:
-	VMOVSS       constants<>+896(SB), X3
-	VDIVSS       4(DI), X3, X3
-	VBROADCASTSS X3, Z3
-	VBROADCASTSS (DI), Z4
-	VBROADCASTSS (R8), Z5
-	VMOVUPS.Z    (AX), K1, Z6
-	VMOVUPS.Z    64(AX), K2, Z7
-	VMULPS       Z2, Z6, Z6
-	VMULPS       Z2, Z7, Z7
-	VSUBPS       Z4, Z6, Z6
-	VSUBPS       Z4, Z7, Z4
-	VMINPS       Z6, Z1, Z6
-	VMINPS       Z4, Z1, Z4
-	VMAXPS       Z6, Z0, Z6
-	VMAXPS       Z4, Z0, Z4
-	VMULPS       constants<>+384(SB), Z6, Z7
-	VMULPS       constants<>+384(SB), Z4, Z8
-	VRNDSCALEPS  $0x08, Z7, Z7
-	VRNDSCALEPS  $0x08, Z8, Z8
-	VMULPS       constants<>+448(SB), Z7, Z9
-	VMULPS       constants<>+448(SB), Z8, Z10
-	VSUBPS       Z9, Z6, Z6
-	VSUBPS       Z10, Z4, Z4
-	VMULPS       constants<>+512(SB), Z7, Z9
-	VMULPS       constants<>+512(SB), Z8, Z10
-	VSUBPS       Z9, Z6, Z6
-	VSUBPS       Z10, Z4, Z4
-	VMULPS       constants<>+576(SB), Z6, Z9
-	VMULPS       constants<>+576(SB), Z4, Z10
-	VADDPS       constants<>+640(SB), Z9, Z9
-	VADDPS       constants<>+640(SB), Z10, Z10
-	VMULPS       Z6, Z9, Z9
-	VMULPS       Z4, Z10, Z10
-	VADDPS       constants<>+704(SB), Z9, Z9
-	VADDPS       constants<>+704(SB), Z10, Z10
-	VMULPS       Z6, Z9, Z9
-	VMULPS       Z4, Z10, Z10
-	VADDPS       constants<>+768(SB), Z9, Z9
-	VADDPS       constants<>+768(SB), Z10, Z10
-	VMULPS       Z6, Z9, Z9
-	VMULPS       Z4, Z10, Z10
-	VADDPS       constants<>+832(SB), Z9, Z9
-	VADDPS       constants<>+832(SB), Z10, Z10
-	VMULPS       Z6, Z6, Z11
-	VMULPS       Z4, Z4, Z12
-	VMULPS       Z11, Z9, Z9
-	VMULPS       Z12, Z10, Z10
-	VADDPS       Z6, Z9, Z6
-	VADDPS       Z4, Z10, Z4
-	VADDPS       constants<>+896(SB), Z6, Z6
-	VADDPS       constants<>+896(SB), Z4, Z4
-	VSCALEFPS    Z7, Z6, Z6
-	VSCALEFPS    Z8, Z4, Z4
-	VMULPS       Z3, Z6, Z6
-	VMULPS       Z3, Z4, Z3
-	VMOVUPS      Z6, K1, (AX)
-	VMOVUPS      Z3, K2, 64(AX)
-	VMOVUPS.Z    (DX), K1, Z4
-	VMOVUPS.Z    64(DX), K2, Z7
-	VSUBPS       Z5, Z4, Z4
-	VSUBPS       Z5, Z7, Z5
-	VMULPS       Z4, Z6, Z4
-	VMULPS       Z5, Z3, Z3
-	VMULPS       Z2, Z4, Z4
-	VMULPS       Z2, Z3, Z3
-	VMOVUPS      Z4, K1, (DX)
-	VMOVUPS      Z3, K2, 64(DX)
-	ADDQ         $0x08, DI
-	ADDQ         $0x04, R8
-	LEAQ         (AX)(BX*1), AX
-	LEAQ         (DX)(BX*1), DX
-	DECQ         SI
-	JNZ          one1
-
-done1:
+few:
+	ADDQ $0x04, SI
+	JNZ  single
 	VZEROUPPER
 	RET
 
-long:
-rows2:
+single:
+rows1:
 	VBROADCASTSS scale+48(FP), Z2
 	VMOVSS       constants<>+896(SB), X3
-	VDIVSS       4(DI), X3, X3
+	VDIVSS       4(R9), X3, X3
 	VBROADCASTSS X3, Z3
-	VBROADCASTSS (DI), Z4
-	VBROADCASTSS (R8), Z5
-	XORQ         R10, R10
-	MOVQ         CX, R11
+	VBROADCASTSS (R9), Z4
+	VBROADCASTSS (R10), Z5
+	XORQ         CX, CX
+	MOVQ         DI, R11
 	SUBQ         $0x40, R11
-	JLT          fewer4x3
+	JLT          fewer4x2
 
-vectors4x3:
-	VMOVUPS     (AX)(R10*1), Z6
-	VMOVUPS     64(AX)(R10*1), Z7
-	VMOVUPS     128(AX)(R10*1), Z8
-	VMOVUPS     192(AX)(R10*1), Z9
+vectors4x2:
+	VMOVUPS     (AX)(CX*1), Z6
+	VMOVUPS     64(AX)(CX*1), Z7
+	VMOVUPS     128(AX)(CX*1), Z8
+	VMOVUPS     192(AX)(CX*1), Z9
 	VMULPS      Z2, Z6, Z6
 	VMULPS      Z2, Z7, Z7
 	VMULPS      Z2, Z8, Z8
@@ -1813,14 +1775,14 @@ vectors4x3:
 	VMULPS      Z3, Z7, Z7
 	VMULPS      Z3, Z8, Z8
 	VMULPS      Z3, Z9, Z9
-	VMOVUPS     Z6, (AX)(R10*1)
-	VMOVUPS     Z7, 64(AX)(R10*1)
-	VMOVUPS     Z8, 128(AX)(R10*1)
-	VMOVUPS     Z9, 192(AX)(R10*1)
-	VMOVUPS     (DX)(R10*1), Z10
-	VMOVUPS     64(DX)(R10*1), Z11
-	VMOVUPS     128(DX)(R10*1), Z12
-	VMOVUPS     192(DX)(R10*1), Z13
+	VMOVUPS     Z6, (AX)(CX*1)
+	VMOVUPS     Z7, 64(AX)(CX*1)
+	VMOVUPS     Z8, 128(AX)(CX*1)
+	VMOVUPS     Z9, 192(AX)(CX*1)
+	VMOVUPS     (DX)(CX*1), Z10
+	VMOVUPS     64(DX)(CX*1), Z11
+	VMOVUPS     128(DX)(CX*1), Z12
+	VMOVUPS     192(DX)(CX*1), Z13
 	VSUBPS      Z5, Z10, Z10
 	VSUBPS      Z5, Z11, Z11
 	VSUBPS      Z5, Z12, Z12
@@ -1833,22 +1795,22 @@ vectors4x3:
 	VMULPS      Z2, Z7, Z7
 	VMULPS      Z2, Z8, Z8
 	VMULPS      Z2, Z9, Z9
-	VMOVUPS     Z6, (DX)(R10*1)
-	VMOVUPS     Z7, 64(DX)(R10*1)
-	VMOVUPS     Z8, 128(DX)(R10*1)
-	VMOVUPS     Z9, 192(DX)(R10*1)
-	ADDQ        $0x00000100, R10
+	VMOVUPS     Z6, (DX)(CX*1)
+	VMOVUPS     Z7, 64(DX)(CX*1)
+	VMOVUPS     Z8, 128(DX)(CX*1)
+	VMOVUPS     Z9, 192(DX)(CX*1)
+	ADDQ        $0x00000100, CX
 	SUBQ        $0x40, R11
-	JGE         vectors4x3
+	JGE         vectors4x2
 
-fewer4x3:
+fewer4x2:
 	ADDQ $0x40, R11
 	SUBQ $0x20, R11
-	JLT  fewer2x3
+	JLT  fewer2x2
 
-vectors2x3:
-	VMOVUPS     (AX)(R10*1), Z6
-	VMOVUPS     64(AX)(R10*1), Z7
+vectors2x2:
+	VMOVUPS     (AX)(CX*1), Z6
+	VMOVUPS     64(AX)(CX*1), Z7
 	VMULPS      Z2, Z6, Z6
 	VMULPS      Z2, Z7, Z7
 	VSUBPS      Z4, Z6, Z6
@@ -1897,29 +1859,29 @@ vectors2x3:
 	VSCALEFPS   Z9, Z7, Z7
 	VMULPS      Z3, Z6, Z6
 	VMULPS      Z3, Z7, Z7
-	VMOVUPS     Z6, (AX)(R10*1)
-	VMOVUPS     Z7, 64(AX)(R10*1)
-	VMOVUPS     (DX)(R10*1), Z8
-	VMOVUPS     64(DX)(R10*1), Z9
+	VMOVUPS     Z6, (AX)(CX*1)
+	VMOVUPS     Z7, 64(AX)(CX*1)
+	VMOVUPS     (DX)(CX*1), Z8
+	VMOVUPS     64(DX)(CX*1), Z9
 	VSUBPS      Z5, Z8, Z8
 	VSUBPS      Z5, Z9, Z9
 	VMULPS      Z8, Z6, Z6
 	VMULPS      Z9, Z7, Z7
 	VMULPS      Z2, Z6, Z6
 	VMULPS      Z2, Z7, Z7
-	VMOVUPS     Z6, (DX)(R10*1)
-	VMOVUPS     Z7, 64(DX)(R10*1)
-	ADDQ        $0x00000080, R10
+	VMOVUPS     Z6, (DX)(CX*1)
+	VMOVUPS     Z7, 64(DX)(CX*1)
+	ADDQ        $0x00000080, CX
 	SUBQ        $0x20, R11
-	JGE         vectors2x3
+	JGE         vectors2x2
 
-fewer2x3:
+fewer2x2:
 	ADDQ $0x20, R11
 	SUBQ $0x10, R11
-	JLT  tail3
+	JLT  tail2
 
-vectors1x3:
-	VMOVUPS     (AX)(R10*1), Z6
+vectors1x2:
+	VMOVUPS     (AX)(CX*1), Z6
 	VMULPS      Z2, Z6, Z6
 	VSUBPS      Z4, Z6, Z6
 	VMINPS      Z6, Z1, Z6
@@ -1944,25 +1906,25 @@ vectors1x3:
 	VADDPS      constants<>+896(SB), Z6, Z6
 	VSCALEFPS   Z7, Z6, Z6
 	VMULPS      Z3, Z6, Z6
-	VMOVUPS     Z6, (AX)(R10*1)
-	VMOVUPS     (DX)(R10*1), Z7
+	VMOVUPS     Z6, (AX)(CX*1)
+	VMOVUPS     (DX)(CX*1), Z7
 	VSUBPS      Z5, Z7, Z7
 	VMULPS      Z7, Z6, Z6
 	VMULPS      Z2, Z6, Z6
-	VMOVUPS     Z6, (DX)(R10*1)
-	ADDQ        $0x00000040, R10
+	VMOVUPS     Z6, (DX)(CX*1)
+	ADDQ        $0x00000040, CX
 	SUBQ        $0x10, R11
-	JGE         vectors1x3
+	JGE         vectors1x2
 
-tail3:
+tail2:
 	ADDQ        $0x10, R11
-	JZ          done3
+	JZ          done2
 	LEAQ        masks<>+64(SB), R12
 	SHLQ        $0x02, R11
 	SUBQ        R11, R12
 	VMOVDQU32   (R12), Z6
 	VPTESTMD    Z6, Z6, K1
-	VMOVUPS.Z   (AX)(R10*1), K1, Z6
+	VMOVUPS.Z   (AX)(CX*1), K1, Z6
 	VMULPS      Z2, Z6, Z6
 	VSUBPS      Z4, Z6, Z4
 	VMINPS      Z4, Z1, Z4
@@ -1987,21 +1949,21 @@ tail3:
 	VADDPS      constants<>+896(SB), Z4, Z4
 	VSCALEFPS   Z6, Z4, Z4
 	VMULPS      Z3, Z4, Z3
-	VMOVUPS     Z3, K1, (AX)(R10*1)
-	VMOVUPS.Z   (DX)(R10*1), K1, Z4
+	VMOVUPS     Z3, K1, (AX)(CX*1)
+	VMOVUPS.Z   (DX)(CX*1), K1, Z4
 	VSUBPS      Z5, Z4, Z4
 	VMULPS      Z4, Z3, Z3
 	VMULPS      Z2, Z3, Z2
-	VMOVUPS     Z2, K1, (DX)(R10*1)
+	VMOVUPS     Z2, K1, (DX)(CX*1)
 
-done3:
-	ADDQ $0x08, DI
-	ADDQ $0x04, R8
+done2:
+	ADDQ $0x08, R9
+	ADDQ $0x04, R10
 	ADDQ BX, AX
 	ADDQ BX, DX
-	ADDQ R9, CX
+	ADDQ R8, DI
 	DECQ SI
-	JNZ  rows2
+	JNZ  rows1
 	VZEROUPPER
 	RET
 

@@ -18,31 +18,19 @@ func (s *set) softmax() {
 	zero := s.constant(f(0))
 	lo, _ := s.limits()
 	SHLQ(Imm(2), ld)
-	s.short(n, grow, func(heads, tails *mask) {
-		s.pairs(rows, func(r int) {
-			es := s.rowsOf(e, ld, r)
-			x := s.mul(s.loadShort(es, heads, tails), scale)
-			var maxima vector
-			for i := range r {
-				acc := s.vec()
-				s.move(acc, none)
-				VMAXPS(acc[0], x[2*i], heads.k, acc[0])
-				VMAXPS(acc[0], x[2*i+1], tails.k, acc[0])
-				top := s.fold(acc, maximum)
-				VMOVSS(top, Mem{Base: stats, Disp: 8 * i})
-				max := s.spread(top)[0]
-				maxima = append(maxima, max, max)
-			}
-			x = s.expBelow(s.sub(x, maxima), lo)
-			s.storeShort(x, es, heads, tails)
-			for i := range r {
-				total := s.exists(x[2*i:2*i+1], heads)
-				VADDPS(x[2*i+1], total[0], tails.k, total[0])
-				VMOVSS(s.fold(total, sum), Mem{Base: stats, Disp: 8*i + 4})
-			}
-			ADDQ(Imm(uint64(8*r)), stats)
-			s.rowsOn(r, ld, e)
-		})
+	s.quads(rows, n, grow, func(q *quad) {
+		x := s.mul(q.load(e, ld), scale)
+		top := s.greater(none, x[:4])
+		q.withTails(top, x, func(x, top reg.VecVirtual, k reg.OpmaskVirtual) { VMAXPS(top, x, k, top) })
+		maxima := q.spread(s.fold4(top, maximum))
+		x = s.expBelow(s.sub(x, maxima), lo)
+		q.store(x, e, ld)
+		total := s.registers(4)
+		s.move(total, x)
+		q.withTails(total, x, func(x, total reg.VecVirtual, k reg.OpmaskVirtual) { VADDPS(x, total, k, total) })
+		q.storeStats(maxima, s.fold4(total, sum), stats)
+		ADDQ(Imm(8*4), stats)
+		q.goOn(ld, e)
 	})
 	s.times(rows, func() {
 		acc := s.vec()
@@ -75,25 +63,17 @@ func (s *set) softmaxBackward() {
 	e, ds, ld, rows, n, grow, stats, delta := p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]
 	lo, hi := s.limits()
 	SHLQ(Imm(2), ld)
-	s.short(n, grow, func(heads, tails *mask) {
+	s.quads(rows, n, grow, func(q *quad) {
 		scale := s.param("scale")
-		s.pairs(rows, func(r int) {
-			var maxima, invs, dels vector
-			for i := range r {
-				inv := s.inverse(Mem{Base: stats, Disp: 8*i + 4})[0]
-				max, del := s.spread(Mem{Base: stats, Disp: 8 * i})[0], s.spread(Mem{Base: delta, Disp: 4 * i})[0]
-				maxima, invs, dels = append(maxima, max, max), append(invs, inv, inv), append(dels, del, del)
-			}
-			es, dss := s.rowsOf(e, ld, r), s.rowsOf(ds, ld, r)
-			x := s.sub(s.mul(s.loadShort(es, heads, tails), scale), maxima)
-			x = s.mul(s.expOf(x, lo, hi), invs)
-			s.storeShort(x, es, heads, tails)
-			d := s.mul(x, s.sub(s.loadShort(dss, heads, tails), dels))
-			s.storeShort(s.mul(d, scale), dss, heads, tails)
-			ADDQ(Imm(uint64(8*r)), stats)
-			ADDQ(Imm(uint64(4*r)), delta)
-			s.rowsOn(r, ld, e, ds)
-		})
+		invs := q.spread(s.div(s.constant(f(1)), vector{q.quarterly(Mem{Base: stats, Disp: 4}, 8)})[0])
+		x := s.sub(s.mul(q.load(e, ld), scale), q.each(Mem{Base: stats}, 8))
+		x = s.mul(s.expOf(x, lo, hi), invs)
+		q.store(x, e, ld)
+		d := s.mul(x, s.sub(q.load(ds, ld), q.each(Mem{Base: delta}, 4)))
+		q.store(s.mul(d, scale), ds, ld)
+		ADDQ(Imm(8*4), stats)
+		ADDQ(Imm(4*4), delta)
+		q.goOn(ld, e, ds)
 	})
 	s.times(rows, func() {
 		scale, invs := s.param("scale"), s.inverse(Mem{Base: stats, Disp: 4})
@@ -120,56 +100,4 @@ func (s *set) inverse(x Mem) vector {
 	VMOVSS(f(1), inv)
 	VDIVSS(x, inv, inv)
 	return s.spread(inv)
-}
-
-// short has body do all rows, if they are alike and have two vectors: heads and tails are the masks of these. AVX2 has not
-// enough registers for that.
-func (s *set) short(n, grow reg.GPVirtual, body func(heads, tails *mask)) {
-	if !s.zmm {
-		return
-	}
-	CMPQ(n, Imm(16))
-	JLE(LabelRef("long"))
-	CMPQ(n, Imm(2*16))
-	JG(LabelRef("long"))
-	TESTQ(grow, grow)
-	JNZ(LabelRef("long"))
-	ones, heads, tails := GP64(), K(), K()
-	MOVQ(n, reg.RCX)
-	MOVQ(I32(1), ones)
-	SHLQ(reg.CL, ones)
-	DECQ(ones)
-	KMOVW(ones.As32(), heads)
-	SHRQ(Imm(16), ones)
-	KMOVW(ones.As32(), tails)
-	body(&mask{k: heads}, &mask{k: tails})
-	s.end()
-	Label("long")
-}
-
-// rowsOf are where r rows begin, the first at p; they are ld bytes apart.
-func (s *set) rowsOf(p, ld reg.GPVirtual, r int) []Mem {
-	return []Mem{{Base: p}, {Base: p, Index: ld, Scale: 1}}[:r]
-}
-
-// rowsOn has the pointers go on by r rows.
-func (s *set) rowsOn(r int, ld reg.GPVirtual, pointers ...reg.GPVirtual) {
-	for _, p := range pointers {
-		LEAQ(Mem{Base: p, Index: ld, Scale: uint8(r)}, p)
-	}
-}
-
-// loadShort reads the head and the tail of each row, storeShort writes them.
-func (s *set) loadShort(rows []Mem, heads, tails *mask) (x vector) {
-	for _, row := range rows {
-		x = append(x, s.load(row, heads)[0], s.load(row.Offset(64), tails)[0])
-	}
-	return x
-}
-
-func (s *set) storeShort(x vector, rows []Mem, heads, tails *mask) {
-	for i, row := range rows {
-		s.store(x[2*i:2*i+1], row, heads)
-		s.store(x[2*i+1:2*i+2], row.Offset(64), tails)
-	}
 }
