@@ -917,190 +917,190 @@ TEXT ·softmax512(SB), NOSPLIT, $0-56
 
 quad:
 	VMOVUPS           (AX), Z4
-	VBROADCASTF32X4.Z 64(AX), K1, Z10
-	VMOVUPS           (AX)(DX*1), Z7
-	VBROADCASTF32X4   64(AX)(DX*1), K2, Z10
-	VMOVUPS           (AX)(DX*2), Z8
-	VBROADCASTF32X4   64(AX)(DX*2), K3, Z10
-	VMOVUPS           (AX)(R9*1), Z9
-	VBROADCASTF32X4   64(AX)(R9*1), K4, Z10
+	VBROADCASTF32X4.Z 64(AX), K1, Z14
+	VMOVUPS           (AX)(DX*1), Z11
+	VBROADCASTF32X4   64(AX)(DX*1), K2, Z14
+	VMOVUPS           (AX)(DX*2), Z12
+	VBROADCASTF32X4   64(AX)(DX*2), K3, Z14
+	VMOVUPS           (AX)(R9*1), Z13
+	VBROADCASTF32X4   64(AX)(R9*1), K4, Z14
 	VMULPS            Z0, Z4, Z4
-	VMULPS            Z0, Z7, Z7
-	VMULPS            Z0, Z8, Z8
-	VMULPS            Z0, Z9, Z9
-	VMULPS            Z0, Z10, Z10
-	VMAXPS            Z1, Z4, Z11
-	VMAXPS            Z1, Z7, Z12
-	VMAXPS            Z1, Z8, Z13
-	VMAXPS            Z1, Z9, Z14
-	VMAXPS            Z11, Z10, K1, Z11
-	VSHUFF32X4        $0x01, Z10, Z10, Z15
-	VMAXPS            Z12, Z15, K1, Z12
-	VSHUFF32X4        $0x02, Z10, Z10, Z15
-	VMAXPS            Z13, Z15, K1, Z13
-	VSHUFF32X4        $0x03, Z10, Z10, Z15
-	VMAXPS            Z14, Z15, K1, Z14
-	VSHUFF32X4        $0x44, Z12, Z11, Z15
-	VSHUFF32X4        $0xee, Z12, Z11, Z11
-	VMAXPS            Z15, Z11, Z15
-	VSHUFF32X4        $0x44, Z14, Z13, Z11
-	VSHUFF32X4        $0xee, Z14, Z13, Z12
-	VMAXPS            Z11, Z12, Z11
-	VSHUFF32X4        $0x88, Z11, Z15, Z12
-	VSHUFF32X4        $0xdd, Z11, Z15, Z11
-	VMAXPS            Z12, Z11, Z12
-	VPERMILPS         $0x0e, Z12, Z11
-	VMAXPS            Z12, Z11, Z12
-	VPERMILPS         $0x01, Z12, Z11
-	VMAXPS            Z12, Z11, Z12
-	VPERMILPS         $0x00, Z12, Z11
-	VSHUFF32X4        $0x00, Z11, Z11, Z12
-	VSHUFF32X4        $0x55, Z11, Z11, Z13
-	VSHUFF32X4        $0xaa, Z11, Z11, Z14
-	VSHUFF32X4        $0xff, Z11, Z11, Z15
-	VSUBPS            Z12, Z4, Z4
-	VSUBPS            Z13, Z7, Z7
-	VSUBPS            Z14, Z8, Z8
-	VSUBPS            Z15, Z9, Z9
-	VSUBPS            Z11, Z10, Z10
+	VMULPS            Z0, Z11, Z11
+	VMULPS            Z0, Z12, Z12
+	VMULPS            Z0, Z13, Z13
+	VMULPS            Z0, Z14, Z14
+	VMAXPS            Z1, Z4, Z15
+	VMAXPS            Z1, Z11, Z16
+	VMAXPS            Z1, Z12, Z17
+	VMAXPS            Z1, Z13, Z18
+	VMAXPS            Z15, Z14, K1, Z15
+	VSHUFF32X4        $0x01, Z14, Z14, Z19
+	VMAXPS            Z16, Z19, K1, Z16
+	VSHUFF32X4        $0x02, Z14, Z14, Z19
+	VMAXPS            Z17, Z19, K1, Z17
+	VSHUFF32X4        $0x03, Z14, Z14, Z19
+	VMAXPS            Z18, Z19, K1, Z18
+	VSHUFF32X4        $0x44, Z16, Z15, Z19
+	VSHUFF32X4        $0xee, Z16, Z15, Z15
+	VMAXPS            Z19, Z15, Z19
+	VSHUFF32X4        $0x44, Z18, Z17, Z15
+	VSHUFF32X4        $0xee, Z18, Z17, Z16
+	VMAXPS            Z15, Z16, Z15
+	VSHUFF32X4        $0x88, Z15, Z19, Z16
+	VSHUFF32X4        $0xdd, Z15, Z19, Z15
+	VMAXPS            Z16, Z15, Z16
+	VPERMILPS         $0x0e, Z16, Z15
+	VMAXPS            Z16, Z15, Z16
+	VPERMILPS         $0x01, Z16, Z15
+	VMAXPS            Z16, Z15, Z16
+	VPERMILPS         $0x00, Z16, Z15
+	VSHUFF32X4        $0x00, Z15, Z15, Z16
+	VSHUFF32X4        $0x55, Z15, Z15, Z17
+	VSHUFF32X4        $0xaa, Z15, Z15, Z18
+	VSHUFF32X4        $0xff, Z15, Z15, Z19
+	VSUBPS            Z16, Z4, Z4
+	VSUBPS            Z17, Z11, Z11
+	VSUBPS            Z18, Z12, Z12
+	VSUBPS            Z19, Z13, Z13
+	VSUBPS            Z15, Z14, Z14
 	VMAXPS            Z4, Z3, Z4
-	VMAXPS            Z7, Z3, Z7
-	VMAXPS            Z8, Z3, Z8
-	VMAXPS            Z9, Z3, Z9
-	VMAXPS            Z10, Z3, Z10
-	VMULPS            constants<>+384(SB), Z4, Z12
-	VMULPS            constants<>+384(SB), Z7, Z13
-	VMULPS            constants<>+384(SB), Z8, Z14
-	VMULPS            constants<>+384(SB), Z9, Z15
-	VMULPS            constants<>+384(SB), Z10, Z16
-	VRNDSCALEPS       $0x08, Z12, Z12
-	VRNDSCALEPS       $0x08, Z13, Z13
-	VRNDSCALEPS       $0x08, Z14, Z14
-	VRNDSCALEPS       $0x08, Z15, Z15
+	VMAXPS            Z11, Z3, Z11
+	VMAXPS            Z12, Z3, Z12
+	VMAXPS            Z13, Z3, Z13
+	VMAXPS            Z14, Z3, Z14
+	VMULPS            constants<>+384(SB), Z4, Z16
+	VMULPS            constants<>+384(SB), Z11, Z17
+	VMULPS            constants<>+384(SB), Z12, Z18
+	VMULPS            constants<>+384(SB), Z13, Z19
+	VMULPS            constants<>+384(SB), Z14, Z20
 	VRNDSCALEPS       $0x08, Z16, Z16
-	VMULPS            constants<>+448(SB), Z12, Z17
-	VMULPS            constants<>+448(SB), Z13, Z18
-	VMULPS            constants<>+448(SB), Z14, Z19
-	VMULPS            constants<>+448(SB), Z15, Z20
+	VRNDSCALEPS       $0x08, Z17, Z17
+	VRNDSCALEPS       $0x08, Z18, Z18
+	VRNDSCALEPS       $0x08, Z19, Z19
+	VRNDSCALEPS       $0x08, Z20, Z20
 	VMULPS            constants<>+448(SB), Z16, Z21
-	VSUBPS            Z17, Z4, Z4
-	VSUBPS            Z18, Z7, Z7
-	VSUBPS            Z19, Z8, Z8
-	VSUBPS            Z20, Z9, Z9
-	VSUBPS            Z21, Z10, Z10
-	VMULPS            constants<>+512(SB), Z12, Z17
-	VMULPS            constants<>+512(SB), Z13, Z18
-	VMULPS            constants<>+512(SB), Z14, Z19
-	VMULPS            constants<>+512(SB), Z15, Z20
+	VMULPS            constants<>+448(SB), Z17, Z22
+	VMULPS            constants<>+448(SB), Z18, Z23
+	VMULPS            constants<>+448(SB), Z19, Z24
+	VMULPS            constants<>+448(SB), Z20, Z25
+	VSUBPS            Z21, Z4, Z4
+	VSUBPS            Z22, Z11, Z11
+	VSUBPS            Z23, Z12, Z12
+	VSUBPS            Z24, Z13, Z13
+	VSUBPS            Z25, Z14, Z14
 	VMULPS            constants<>+512(SB), Z16, Z21
-	VSUBPS            Z17, Z4, Z4
-	VSUBPS            Z18, Z7, Z7
-	VSUBPS            Z19, Z8, Z8
-	VSUBPS            Z20, Z9, Z9
-	VSUBPS            Z21, Z10, Z10
-	VMULPS            constants<>+576(SB), Z4, Z17
-	VMULPS            constants<>+576(SB), Z7, Z18
-	VMULPS            constants<>+576(SB), Z8, Z19
-	VMULPS            constants<>+576(SB), Z9, Z20
-	VMULPS            constants<>+576(SB), Z10, Z21
-	VADDPS            constants<>+640(SB), Z17, Z17
-	VADDPS            constants<>+640(SB), Z18, Z18
-	VADDPS            constants<>+640(SB), Z19, Z19
-	VADDPS            constants<>+640(SB), Z20, Z20
+	VMULPS            constants<>+512(SB), Z17, Z22
+	VMULPS            constants<>+512(SB), Z18, Z23
+	VMULPS            constants<>+512(SB), Z19, Z24
+	VMULPS            constants<>+512(SB), Z20, Z25
+	VSUBPS            Z21, Z4, Z4
+	VSUBPS            Z22, Z11, Z11
+	VSUBPS            Z23, Z12, Z12
+	VSUBPS            Z24, Z13, Z13
+	VSUBPS            Z25, Z14, Z14
+	VMULPS            constants<>+576(SB), Z4, Z21
+	VMULPS            constants<>+576(SB), Z11, Z22
+	VMULPS            constants<>+576(SB), Z12, Z23
+	VMULPS            constants<>+576(SB), Z13, Z24
+	VMULPS            constants<>+576(SB), Z14, Z25
 	VADDPS            constants<>+640(SB), Z21, Z21
-	VMULPS            Z4, Z17, Z17
-	VMULPS            Z7, Z18, Z18
-	VMULPS            Z8, Z19, Z19
-	VMULPS            Z9, Z20, Z20
-	VMULPS            Z10, Z21, Z21
-	VADDPS            constants<>+704(SB), Z17, Z17
-	VADDPS            constants<>+704(SB), Z18, Z18
-	VADDPS            constants<>+704(SB), Z19, Z19
-	VADDPS            constants<>+704(SB), Z20, Z20
+	VADDPS            constants<>+640(SB), Z22, Z22
+	VADDPS            constants<>+640(SB), Z23, Z23
+	VADDPS            constants<>+640(SB), Z24, Z24
+	VADDPS            constants<>+640(SB), Z25, Z25
+	VMULPS            Z4, Z21, Z21
+	VMULPS            Z11, Z22, Z22
+	VMULPS            Z12, Z23, Z23
+	VMULPS            Z13, Z24, Z24
+	VMULPS            Z14, Z25, Z25
 	VADDPS            constants<>+704(SB), Z21, Z21
-	VMULPS            Z4, Z17, Z17
-	VMULPS            Z7, Z18, Z18
-	VMULPS            Z8, Z19, Z19
-	VMULPS            Z9, Z20, Z20
-	VMULPS            Z10, Z21, Z21
-	VADDPS            constants<>+768(SB), Z17, Z17
-	VADDPS            constants<>+768(SB), Z18, Z18
-	VADDPS            constants<>+768(SB), Z19, Z19
-	VADDPS            constants<>+768(SB), Z20, Z20
+	VADDPS            constants<>+704(SB), Z22, Z22
+	VADDPS            constants<>+704(SB), Z23, Z23
+	VADDPS            constants<>+704(SB), Z24, Z24
+	VADDPS            constants<>+704(SB), Z25, Z25
+	VMULPS            Z4, Z21, Z21
+	VMULPS            Z11, Z22, Z22
+	VMULPS            Z12, Z23, Z23
+	VMULPS            Z13, Z24, Z24
+	VMULPS            Z14, Z25, Z25
 	VADDPS            constants<>+768(SB), Z21, Z21
-	VMULPS            Z4, Z17, Z17
-	VMULPS            Z7, Z18, Z18
-	VMULPS            Z8, Z19, Z19
-	VMULPS            Z9, Z20, Z20
-	VMULPS            Z10, Z21, Z21
-	VADDPS            constants<>+832(SB), Z17, Z17
-	VADDPS            constants<>+832(SB), Z18, Z18
-	VADDPS            constants<>+832(SB), Z19, Z19
-	VADDPS            constants<>+832(SB), Z20, Z20
+	VADDPS            constants<>+768(SB), Z22, Z22
+	VADDPS            constants<>+768(SB), Z23, Z23
+	VADDPS            constants<>+768(SB), Z24, Z24
+	VADDPS            constants<>+768(SB), Z25, Z25
+	VMULPS            Z4, Z21, Z21
+	VMULPS            Z11, Z22, Z22
+	VMULPS            Z12, Z23, Z23
+	VMULPS            Z13, Z24, Z24
+	VMULPS            Z14, Z25, Z25
 	VADDPS            constants<>+832(SB), Z21, Z21
-	VMULPS            Z4, Z4, Z22
-	VMULPS            Z7, Z7, Z23
-	VMULPS            Z8, Z8, Z24
-	VMULPS            Z9, Z9, Z25
-	VMULPS            Z10, Z10, Z26
-	VMULPS            Z22, Z17, Z17
-	VMULPS            Z23, Z18, Z18
-	VMULPS            Z24, Z19, Z19
-	VMULPS            Z25, Z20, Z20
+	VADDPS            constants<>+832(SB), Z22, Z22
+	VADDPS            constants<>+832(SB), Z23, Z23
+	VADDPS            constants<>+832(SB), Z24, Z24
+	VADDPS            constants<>+832(SB), Z25, Z25
+	VMULPS            Z4, Z4, Z26
+	VMULPS            Z11, Z11, Z27
+	VMULPS            Z12, Z12, Z28
+	VMULPS            Z13, Z13, Z29
+	VMULPS            Z14, Z14, Z30
 	VMULPS            Z26, Z21, Z21
-	VADDPS            Z4, Z17, Z4
-	VADDPS            Z7, Z18, Z7
-	VADDPS            Z8, Z19, Z8
-	VADDPS            Z9, Z20, Z9
-	VADDPS            Z10, Z21, Z10
+	VMULPS            Z27, Z22, Z22
+	VMULPS            Z28, Z23, Z23
+	VMULPS            Z29, Z24, Z24
+	VMULPS            Z30, Z25, Z25
+	VADDPS            Z4, Z21, Z4
+	VADDPS            Z11, Z22, Z11
+	VADDPS            Z12, Z23, Z12
+	VADDPS            Z13, Z24, Z13
+	VADDPS            Z14, Z25, Z14
 	VADDPS            constants<>+896(SB), Z4, Z4
-	VADDPS            constants<>+896(SB), Z7, Z7
-	VADDPS            constants<>+896(SB), Z8, Z8
-	VADDPS            constants<>+896(SB), Z9, Z9
-	VADDPS            constants<>+896(SB), Z10, Z10
-	VSCALEFPS         Z12, Z4, Z4
-	VSCALEFPS         Z13, Z7, Z7
-	VSCALEFPS         Z14, Z8, Z8
-	VSCALEFPS         Z15, Z9, Z9
-	VSCALEFPS         Z16, Z10, Z10
+	VADDPS            constants<>+896(SB), Z11, Z11
+	VADDPS            constants<>+896(SB), Z12, Z12
+	VADDPS            constants<>+896(SB), Z13, Z13
+	VADDPS            constants<>+896(SB), Z14, Z14
+	VSCALEFPS         Z16, Z4, Z4
+	VSCALEFPS         Z17, Z11, Z11
+	VSCALEFPS         Z18, Z12, Z12
+	VSCALEFPS         Z19, Z13, Z13
+	VSCALEFPS         Z20, Z14, Z14
 	VMOVUPS           Z4, (AX)
-	VEXTRACTF32X4     $0x00, Z10, K1, 64(AX)
-	VMOVUPS           Z7, (AX)(DX*1)
-	VEXTRACTF32X4     $0x01, Z10, K1, 64(AX)(DX*1)
-	VMOVUPS           Z8, (AX)(DX*2)
-	VEXTRACTF32X4     $0x02, Z10, K1, 64(AX)(DX*2)
-	VMOVUPS           Z9, (AX)(R9*1)
-	VEXTRACTF32X4     $0x03, Z10, K1, 64(AX)(R9*1)
+	VEXTRACTF32X4     $0x00, Z14, K1, 64(AX)
+	VMOVUPS           Z11, (AX)(DX*1)
+	VEXTRACTF32X4     $0x01, Z14, K1, 64(AX)(DX*1)
+	VMOVUPS           Z12, (AX)(DX*2)
+	VEXTRACTF32X4     $0x02, Z14, K1, 64(AX)(DX*2)
+	VMOVUPS           Z13, (AX)(R9*1)
+	VEXTRACTF32X4     $0x03, Z14, K1, 64(AX)(R9*1)
 	VMOVUPS           Z4, Z4
-	VMOVUPS           Z7, Z7
-	VMOVUPS           Z8, Z8
-	VMOVUPS           Z9, Z9
-	VADDPS            Z10, Z4, K1, Z4
-	VSHUFF32X4        $0x01, Z10, Z10, Z12
-	VADDPS            Z12, Z7, K1, Z7
-	VSHUFF32X4        $0x02, Z10, Z10, Z12
-	VADDPS            Z12, Z8, K1, Z8
-	VSHUFF32X4        $0x03, Z10, Z10, Z10
-	VADDPS            Z10, Z9, K1, Z9
-	VSHUFF32X4        $0x44, Z7, Z4, Z10
-	VSHUFF32X4        $0xee, Z7, Z4, Z4
-	VADDPS            Z4, Z10, Z10
-	VSHUFF32X4        $0x44, Z9, Z8, Z4
-	VSHUFF32X4        $0xee, Z9, Z8, Z7
-	VADDPS            Z7, Z4, Z4
-	VSHUFF32X4        $0x88, Z4, Z10, Z7
-	VSHUFF32X4        $0xdd, Z4, Z10, Z4
-	VADDPS            Z4, Z7, Z7
-	VPERMILPS         $0x0e, Z7, Z4
-	VADDPS            Z4, Z7, Z7
-	VPERMILPS         $0x01, Z7, Z4
-	VADDPS            Z4, Z7, Z7
-	VUNPCKLPS         Z7, Z11, Z4
+	VMOVUPS           Z11, Z11
+	VMOVUPS           Z12, Z12
+	VMOVUPS           Z13, Z13
+	VADDPS            Z14, Z4, K1, Z4
+	VSHUFF32X4        $0x01, Z14, Z14, Z16
+	VADDPS            Z16, Z11, K1, Z11
+	VSHUFF32X4        $0x02, Z14, Z14, Z16
+	VADDPS            Z16, Z12, K1, Z12
+	VSHUFF32X4        $0x03, Z14, Z14, Z14
+	VADDPS            Z14, Z13, K1, Z13
+	VSHUFF32X4        $0x44, Z11, Z4, Z14
+	VSHUFF32X4        $0xee, Z11, Z4, Z4
+	VADDPS            Z4, Z14, Z14
+	VSHUFF32X4        $0x44, Z13, Z12, Z4
+	VSHUFF32X4        $0xee, Z13, Z12, Z11
+	VADDPS            Z11, Z4, Z4
+	VSHUFF32X4        $0x88, Z4, Z14, Z11
+	VSHUFF32X4        $0xdd, Z4, Z14, Z4
+	VADDPS            Z4, Z11, Z11
+	VPERMILPS         $0x0e, Z11, Z4
+	VADDPS            Z4, Z11, Z11
+	VPERMILPS         $0x01, Z11, Z4
+	VADDPS            Z4, Z11, Z11
+	VUNPCKLPS         Z11, Z15, Z4
 	VMOVLPS           X4, (R8)
-	VSHUFF32X4        $0x01, Z4, Z4, Z7
-	VMOVLPS           X7, 8(R8)
-	VSHUFF32X4        $0x02, Z4, Z4, Z7
-	VMOVLPS           X7, 16(R8)
+	VSHUFF32X4        $0x01, Z4, Z4, Z11
+	VMOVLPS           X11, 8(R8)
+	VSHUFF32X4        $0x02, Z4, Z4, Z11
+	VMOVLPS           X11, 16(R8)
 	VSHUFF32X4        $0x03, Z4, Z4, Z4
 	VMOVLPS           X4, 24(R8)
 	ADDQ              $0x20, R8
@@ -1115,18 +1115,60 @@ few:
 	RET
 
 single:
-rows1:
+	SUBQ $0x02, BX
+	JLT  single1
+
+group1:
+	LEAQ    (AX)(DX*1), R10
+	LEAQ    (SI)(DI*1), R11
 	VMOVUPS Z1, Z4
 	XORQ    CX, CX
 	MOVQ    SI, R9
-	SUBQ    $0x10, R9
-	JLT     tail2
+	SUBQ    $0x40, R9
+	JLT     fewer4x2
+
+vectors4x2:
+	VMOVUPS (AX)(CX*1), Z11
+	VMOVUPS 64(AX)(CX*1), Z12
+	VMOVUPS 128(AX)(CX*1), Z13
+	VMOVUPS 192(AX)(CX*1), Z14
+	VMULPS  Z0, Z11, Z11
+	VMULPS  Z0, Z12, Z12
+	VMULPS  Z0, Z13, Z13
+	VMULPS  Z0, Z14, Z14
+	VMAXPS  Z4, Z11, Z4
+	VMAXPS  Z4, Z12, Z4
+	VMAXPS  Z4, Z13, Z4
+	VMAXPS  Z4, Z14, Z4
+	ADDQ    $0x00000100, CX
+	SUBQ    $0x40, R9
+	JGE     vectors4x2
+
+fewer4x2:
+	ADDQ $0x40, R9
+	SUBQ $0x20, R9
+	JLT  fewer2x2
+
+vectors2x2:
+	VMOVUPS (AX)(CX*1), Z11
+	VMOVUPS 64(AX)(CX*1), Z12
+	VMULPS  Z0, Z11, Z11
+	VMULPS  Z0, Z12, Z12
+	VMAXPS  Z4, Z11, Z4
+	VMAXPS  Z4, Z12, Z4
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x20, R9
+	JGE     vectors2x2
+
+fewer2x2:
+	ADDQ $0x20, R9
+	SUBQ $0x10, R9
+	JLT  tail2
 
 vectors1x2:
-	VMOVUPS (AX)(CX*1), Z7
-	VMULPS  Z0, Z7, Z7
-	VMAXPS  Z4, Z7, Z4
-	VMOVUPS Z4, Z4
+	VMOVUPS (AX)(CX*1), Z11
+	VMULPS  Z0, Z11, Z11
+	VMAXPS  Z4, Z11, Z4
 	ADDQ    $0x00000040, CX
 	SUBQ    $0x10, R9
 	JGE     vectors1x2
@@ -1134,54 +1176,720 @@ vectors1x2:
 tail2:
 	ADDQ      $0x10, R9
 	JZ        done2
-	LEAQ      masks<>+64(SB), R10
+	LEAQ      masks<>+64(SB), R12
 	SHLQ      $0x02, R9
-	SUBQ      R9, R10
-	VMOVDQU32 (R10), Z7
-	VPTESTMD  Z7, Z7, K1
-	VMOVUPS.Z (AX)(CX*1), K1, Z7
-	VMULPS    Z0, Z7, Z7
-	VBLENDMPS Z7, Z1, K1, Z5
+	SUBQ      R9, R12
+	VMOVDQU32 (R12), Z11
+	VPTESTMD  Z11, Z11, K1
+	VMOVUPS.Z (AX)(CX*1), K1, Z11
+	VMULPS    Z0, Z11, Z11
+	VBLENDMPS Z11, Z1, K1, Z5
 	VMAXPS    Z4, Z5, Z4
-	VMOVUPS   Z4, Z4
 
 done2:
-	VEXTRACTF64X4 $0x01, Z4, Y7
-	VMAXPS        Y4, Y7, Y7
-	VEXTRACTF128  $0x01, Y7, X4
-	VMAXPS        X7, X4, X4
-	VPERMILPS     $0x0e, X4, X7
-	VMAXPS        X4, X7, X4
-	VPERMILPS     $0x01, X4, X7
-	VMAXPS        X4, X7, X4
+	VEXTRACTF64X4 $0x01, Z4, Y11
+	VMAXPS        Y4, Y11, Y11
+	VEXTRACTF128  $0x01, Y11, X4
+	VMAXPS        X11, X4, X4
+	VPERMILPS     $0x0e, X4, X11
+	VMAXPS        X4, X11, X4
+	VPERMILPS     $0x01, X4, X11
+	VMAXPS        X4, X11, X4
 	VMOVSS        X4, (R8)
-	VBROADCASTSS  X4, Z4
-	VMOVUPS       constants<>+0(SB), Z7
+	VMOVUPS       Z1, Z4
 	XORQ          CX, CX
-	MOVQ          SI, R9
+	MOVQ          R11, R9
 	SUBQ          $0x40, R9
 	JLT           fewer4x3
 
 vectors4x3:
-	VMOVUPS     (AX)(CX*1), Z8
-	VMOVUPS     64(AX)(CX*1), Z9
-	VMOVUPS     128(AX)(CX*1), Z10
+	VMOVUPS (R10)(CX*1), Z11
+	VMOVUPS 64(R10)(CX*1), Z12
+	VMOVUPS 128(R10)(CX*1), Z13
+	VMOVUPS 192(R10)(CX*1), Z14
+	VMULPS  Z0, Z11, Z11
+	VMULPS  Z0, Z12, Z12
+	VMULPS  Z0, Z13, Z13
+	VMULPS  Z0, Z14, Z14
+	VMAXPS  Z4, Z11, Z4
+	VMAXPS  Z4, Z12, Z4
+	VMAXPS  Z4, Z13, Z4
+	VMAXPS  Z4, Z14, Z4
+	ADDQ    $0x00000100, CX
+	SUBQ    $0x40, R9
+	JGE     vectors4x3
+
+fewer4x3:
+	ADDQ $0x40, R9
+	SUBQ $0x20, R9
+	JLT  fewer2x3
+
+vectors2x3:
+	VMOVUPS (R10)(CX*1), Z11
+	VMOVUPS 64(R10)(CX*1), Z12
+	VMULPS  Z0, Z11, Z11
+	VMULPS  Z0, Z12, Z12
+	VMAXPS  Z4, Z11, Z4
+	VMAXPS  Z4, Z12, Z4
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x20, R9
+	JGE     vectors2x3
+
+fewer2x3:
+	ADDQ $0x20, R9
+	SUBQ $0x10, R9
+	JLT  tail3
+
+vectors1x3:
+	VMOVUPS (R10)(CX*1), Z11
+	VMULPS  Z0, Z11, Z11
+	VMAXPS  Z4, Z11, Z4
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x10, R9
+	JGE     vectors1x3
+
+tail3:
+	ADDQ      $0x10, R9
+	JZ        done3
+	LEAQ      masks<>+64(SB), R12
+	SHLQ      $0x02, R9
+	SUBQ      R9, R12
+	VMOVDQU32 (R12), Z11
+	VPTESTMD  Z11, Z11, K1
+	VMOVUPS.Z (R10)(CX*1), K1, Z11
+	VMULPS    Z0, Z11, Z11
+	VBLENDMPS Z11, Z1, K1, Z6
+	VMAXPS    Z4, Z6, Z4
+
+done3:
+	VEXTRACTF64X4 $0x01, Z4, Y11
+	VMAXPS        Y4, Y11, Y11
+	VEXTRACTF128  $0x01, Y11, X4
+	VMAXPS        X11, X4, X4
+	VPERMILPS     $0x0e, X4, X11
+	VMAXPS        X4, X11, X4
+	VPERMILPS     $0x01, X4, X11
+	VMAXPS        X4, X11, X4
+	VMOVSS        X4, 8(R8)
+	VBROADCASTSS  (R8), Z4
+	VMOVUPS       constants<>+0(SB), Z11
+	XORQ          CX, CX
+	MOVQ          SI, R9
+	SUBQ          $0x40, R9
+	JLT           fewer4x4
+
+vectors4x4:
+	VMOVUPS     (AX)(CX*1), Z12
+	VMOVUPS     64(AX)(CX*1), Z13
+	VMOVUPS     128(AX)(CX*1), Z14
+	VMOVUPS     192(AX)(CX*1), Z15
+	VMULPS      Z0, Z12, Z12
+	VMULPS      Z0, Z13, Z13
+	VMULPS      Z0, Z14, Z14
+	VMULPS      Z0, Z15, Z15
+	VSUBPS      Z4, Z12, Z12
+	VSUBPS      Z4, Z13, Z13
+	VSUBPS      Z4, Z14, Z14
+	VSUBPS      Z4, Z15, Z15
+	VMAXPS      Z12, Z3, Z12
+	VMAXPS      Z13, Z3, Z13
+	VMAXPS      Z14, Z3, Z14
+	VMAXPS      Z15, Z3, Z15
+	VMULPS      constants<>+384(SB), Z12, Z16
+	VMULPS      constants<>+384(SB), Z13, Z17
+	VMULPS      constants<>+384(SB), Z14, Z18
+	VMULPS      constants<>+384(SB), Z15, Z19
+	VRNDSCALEPS $0x08, Z16, Z16
+	VRNDSCALEPS $0x08, Z17, Z17
+	VRNDSCALEPS $0x08, Z18, Z18
+	VRNDSCALEPS $0x08, Z19, Z19
+	VMULPS      constants<>+448(SB), Z16, Z20
+	VMULPS      constants<>+448(SB), Z17, Z21
+	VMULPS      constants<>+448(SB), Z18, Z22
+	VMULPS      constants<>+448(SB), Z19, Z23
+	VSUBPS      Z20, Z12, Z12
+	VSUBPS      Z21, Z13, Z13
+	VSUBPS      Z22, Z14, Z14
+	VSUBPS      Z23, Z15, Z15
+	VMULPS      constants<>+512(SB), Z16, Z20
+	VMULPS      constants<>+512(SB), Z17, Z21
+	VMULPS      constants<>+512(SB), Z18, Z22
+	VMULPS      constants<>+512(SB), Z19, Z23
+	VSUBPS      Z20, Z12, Z12
+	VSUBPS      Z21, Z13, Z13
+	VSUBPS      Z22, Z14, Z14
+	VSUBPS      Z23, Z15, Z15
+	VMULPS      constants<>+576(SB), Z12, Z20
+	VMULPS      constants<>+576(SB), Z13, Z21
+	VMULPS      constants<>+576(SB), Z14, Z22
+	VMULPS      constants<>+576(SB), Z15, Z23
+	VADDPS      constants<>+640(SB), Z20, Z20
+	VADDPS      constants<>+640(SB), Z21, Z21
+	VADDPS      constants<>+640(SB), Z22, Z22
+	VADDPS      constants<>+640(SB), Z23, Z23
+	VMULPS      Z12, Z20, Z20
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VADDPS      constants<>+704(SB), Z20, Z20
+	VADDPS      constants<>+704(SB), Z21, Z21
+	VADDPS      constants<>+704(SB), Z22, Z22
+	VADDPS      constants<>+704(SB), Z23, Z23
+	VMULPS      Z12, Z20, Z20
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VADDPS      constants<>+768(SB), Z20, Z20
+	VADDPS      constants<>+768(SB), Z21, Z21
+	VADDPS      constants<>+768(SB), Z22, Z22
+	VADDPS      constants<>+768(SB), Z23, Z23
+	VMULPS      Z12, Z20, Z20
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VADDPS      constants<>+832(SB), Z20, Z20
+	VADDPS      constants<>+832(SB), Z21, Z21
+	VADDPS      constants<>+832(SB), Z22, Z22
+	VADDPS      constants<>+832(SB), Z23, Z23
+	VMULPS      Z12, Z12, Z24
+	VMULPS      Z13, Z13, Z25
+	VMULPS      Z14, Z14, Z26
+	VMULPS      Z15, Z15, Z27
+	VMULPS      Z24, Z20, Z20
+	VMULPS      Z25, Z21, Z21
+	VMULPS      Z26, Z22, Z22
+	VMULPS      Z27, Z23, Z23
+	VADDPS      Z12, Z20, Z12
+	VADDPS      Z13, Z21, Z13
+	VADDPS      Z14, Z22, Z14
+	VADDPS      Z15, Z23, Z15
+	VADDPS      constants<>+896(SB), Z12, Z12
+	VADDPS      constants<>+896(SB), Z13, Z13
+	VADDPS      constants<>+896(SB), Z14, Z14
+	VADDPS      constants<>+896(SB), Z15, Z15
+	VSCALEFPS   Z16, Z12, Z12
+	VSCALEFPS   Z17, Z13, Z13
+	VSCALEFPS   Z18, Z14, Z14
+	VSCALEFPS   Z19, Z15, Z15
+	VMOVUPS     Z12, (AX)(CX*1)
+	VMOVUPS     Z13, 64(AX)(CX*1)
+	VMOVUPS     Z14, 128(AX)(CX*1)
+	VMOVUPS     Z15, 192(AX)(CX*1)
+	VADDPS      Z12, Z11, Z11
+	VADDPS      Z13, Z11, Z11
+	VADDPS      Z14, Z11, Z11
+	VADDPS      Z15, Z11, Z11
+	ADDQ        $0x00000100, CX
+	SUBQ        $0x40, R9
+	JGE         vectors4x4
+
+fewer4x4:
+	ADDQ $0x40, R9
+	SUBQ $0x20, R9
+	JLT  fewer2x4
+
+vectors2x4:
+	VMOVUPS     (AX)(CX*1), Z12
+	VMOVUPS     64(AX)(CX*1), Z13
+	VMULPS      Z0, Z12, Z12
+	VMULPS      Z0, Z13, Z13
+	VSUBPS      Z4, Z12, Z12
+	VSUBPS      Z4, Z13, Z13
+	VMAXPS      Z12, Z3, Z12
+	VMAXPS      Z13, Z3, Z13
+	VMULPS      constants<>+384(SB), Z12, Z14
+	VMULPS      constants<>+384(SB), Z13, Z15
+	VRNDSCALEPS $0x08, Z14, Z14
+	VRNDSCALEPS $0x08, Z15, Z15
+	VMULPS      constants<>+448(SB), Z14, Z16
+	VMULPS      constants<>+448(SB), Z15, Z17
+	VSUBPS      Z16, Z12, Z12
+	VSUBPS      Z17, Z13, Z13
+	VMULPS      constants<>+512(SB), Z14, Z16
+	VMULPS      constants<>+512(SB), Z15, Z17
+	VSUBPS      Z16, Z12, Z12
+	VSUBPS      Z17, Z13, Z13
+	VMULPS      constants<>+576(SB), Z12, Z16
+	VMULPS      constants<>+576(SB), Z13, Z17
+	VADDPS      constants<>+640(SB), Z16, Z16
+	VADDPS      constants<>+640(SB), Z17, Z17
+	VMULPS      Z12, Z16, Z16
+	VMULPS      Z13, Z17, Z17
+	VADDPS      constants<>+704(SB), Z16, Z16
+	VADDPS      constants<>+704(SB), Z17, Z17
+	VMULPS      Z12, Z16, Z16
+	VMULPS      Z13, Z17, Z17
+	VADDPS      constants<>+768(SB), Z16, Z16
+	VADDPS      constants<>+768(SB), Z17, Z17
+	VMULPS      Z12, Z16, Z16
+	VMULPS      Z13, Z17, Z17
+	VADDPS      constants<>+832(SB), Z16, Z16
+	VADDPS      constants<>+832(SB), Z17, Z17
+	VMULPS      Z12, Z12, Z18
+	VMULPS      Z13, Z13, Z19
+	VMULPS      Z18, Z16, Z16
+	VMULPS      Z19, Z17, Z17
+	VADDPS      Z12, Z16, Z12
+	VADDPS      Z13, Z17, Z13
+	VADDPS      constants<>+896(SB), Z12, Z12
+	VADDPS      constants<>+896(SB), Z13, Z13
+	VSCALEFPS   Z14, Z12, Z12
+	VSCALEFPS   Z15, Z13, Z13
+	VMOVUPS     Z12, (AX)(CX*1)
+	VMOVUPS     Z13, 64(AX)(CX*1)
+	VADDPS      Z12, Z11, Z11
+	VADDPS      Z13, Z11, Z11
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, R9
+	JGE         vectors2x4
+
+fewer2x4:
+	ADDQ $0x20, R9
+	SUBQ $0x10, R9
+	JLT  tail4
+
+vectors1x4:
+	VMOVUPS     (AX)(CX*1), Z12
+	VMULPS      Z0, Z12, Z12
+	VSUBPS      Z4, Z12, Z12
+	VMAXPS      Z12, Z3, Z12
+	VMULPS      constants<>+384(SB), Z12, Z13
+	VRNDSCALEPS $0x08, Z13, Z13
+	VMULPS      constants<>+448(SB), Z13, Z14
+	VSUBPS      Z14, Z12, Z12
+	VMULPS      constants<>+512(SB), Z13, Z14
+	VSUBPS      Z14, Z12, Z12
+	VMULPS      constants<>+576(SB), Z12, Z14
+	VADDPS      constants<>+640(SB), Z14, Z14
+	VMULPS      Z12, Z14, Z14
+	VADDPS      constants<>+704(SB), Z14, Z14
+	VMULPS      Z12, Z14, Z14
+	VADDPS      constants<>+768(SB), Z14, Z14
+	VMULPS      Z12, Z14, Z14
+	VADDPS      constants<>+832(SB), Z14, Z14
+	VMULPS      Z12, Z12, Z15
+	VMULPS      Z15, Z14, Z14
+	VADDPS      Z12, Z14, Z12
+	VADDPS      constants<>+896(SB), Z12, Z12
+	VSCALEFPS   Z13, Z12, Z12
+	VMOVUPS     Z12, (AX)(CX*1)
+	VADDPS      Z12, Z11, Z11
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, R9
+	JGE         vectors1x4
+
+tail4:
+	ADDQ        $0x10, R9
+	JZ          done4
+	LEAQ        masks<>+64(SB), R12
+	SHLQ        $0x02, R9
+	SUBQ        R9, R12
+	VMOVDQU32   (R12), Z12
+	VPTESTMD    Z12, Z12, K1
+	VMOVUPS.Z   (AX)(CX*1), K1, Z12
+	VMULPS      Z0, Z12, Z12
+	VSUBPS      Z4, Z12, Z4
+	VMAXPS      Z4, Z3, Z4
+	VMULPS      constants<>+384(SB), Z4, Z12
+	VRNDSCALEPS $0x08, Z12, Z12
+	VMULPS      constants<>+448(SB), Z12, Z13
+	VSUBPS      Z13, Z4, Z4
+	VMULPS      constants<>+512(SB), Z12, Z13
+	VSUBPS      Z13, Z4, Z4
+	VMULPS      constants<>+576(SB), Z4, Z13
+	VADDPS      constants<>+640(SB), Z13, Z13
+	VMULPS      Z4, Z13, Z13
+	VADDPS      constants<>+704(SB), Z13, Z13
+	VMULPS      Z4, Z13, Z13
+	VADDPS      constants<>+768(SB), Z13, Z13
+	VMULPS      Z4, Z13, Z13
+	VADDPS      constants<>+832(SB), Z13, Z13
+	VMULPS      Z4, Z4, Z14
+	VMULPS      Z14, Z13, Z13
+	VADDPS      Z4, Z13, Z4
+	VADDPS      constants<>+896(SB), Z4, Z4
+	VSCALEFPS   Z12, Z4, Z4
+	VMOVUPS     Z4, K1, (AX)(CX*1)
+	VBLENDMPS   Z4, Z2, K1, Z7
+	VADDPS      Z7, Z11, Z11
+
+done4:
+	VEXTRACTF64X4 $0x01, Z11, Y4
+	VADDPS        Y4, Y11, Y4
+	VEXTRACTF128  $0x01, Y4, X11
+	VADDPS        X11, X4, X11
+	VPERMILPS     $0x0e, X11, X4
+	VADDPS        X4, X11, X11
+	VPERMILPS     $0x01, X11, X4
+	VADDPS        X4, X11, X11
+	VMOVSS        X11, 4(R8)
+	VBROADCASTSS  8(R8), Z4
+	VMOVUPS       constants<>+0(SB), Z11
+	XORQ          CX, CX
+	MOVQ          R11, R9
+	SUBQ          $0x40, R9
+	JLT           fewer4x5
+
+vectors4x5:
+	VMOVUPS     (R10)(CX*1), Z12
+	VMOVUPS     64(R10)(CX*1), Z13
+	VMOVUPS     128(R10)(CX*1), Z14
+	VMOVUPS     192(R10)(CX*1), Z15
+	VMULPS      Z0, Z12, Z12
+	VMULPS      Z0, Z13, Z13
+	VMULPS      Z0, Z14, Z14
+	VMULPS      Z0, Z15, Z15
+	VSUBPS      Z4, Z12, Z12
+	VSUBPS      Z4, Z13, Z13
+	VSUBPS      Z4, Z14, Z14
+	VSUBPS      Z4, Z15, Z15
+	VMAXPS      Z12, Z3, Z12
+	VMAXPS      Z13, Z3, Z13
+	VMAXPS      Z14, Z3, Z14
+	VMAXPS      Z15, Z3, Z15
+	VMULPS      constants<>+384(SB), Z12, Z16
+	VMULPS      constants<>+384(SB), Z13, Z17
+	VMULPS      constants<>+384(SB), Z14, Z18
+	VMULPS      constants<>+384(SB), Z15, Z19
+	VRNDSCALEPS $0x08, Z16, Z16
+	VRNDSCALEPS $0x08, Z17, Z17
+	VRNDSCALEPS $0x08, Z18, Z18
+	VRNDSCALEPS $0x08, Z19, Z19
+	VMULPS      constants<>+448(SB), Z16, Z20
+	VMULPS      constants<>+448(SB), Z17, Z21
+	VMULPS      constants<>+448(SB), Z18, Z22
+	VMULPS      constants<>+448(SB), Z19, Z23
+	VSUBPS      Z20, Z12, Z12
+	VSUBPS      Z21, Z13, Z13
+	VSUBPS      Z22, Z14, Z14
+	VSUBPS      Z23, Z15, Z15
+	VMULPS      constants<>+512(SB), Z16, Z20
+	VMULPS      constants<>+512(SB), Z17, Z21
+	VMULPS      constants<>+512(SB), Z18, Z22
+	VMULPS      constants<>+512(SB), Z19, Z23
+	VSUBPS      Z20, Z12, Z12
+	VSUBPS      Z21, Z13, Z13
+	VSUBPS      Z22, Z14, Z14
+	VSUBPS      Z23, Z15, Z15
+	VMULPS      constants<>+576(SB), Z12, Z20
+	VMULPS      constants<>+576(SB), Z13, Z21
+	VMULPS      constants<>+576(SB), Z14, Z22
+	VMULPS      constants<>+576(SB), Z15, Z23
+	VADDPS      constants<>+640(SB), Z20, Z20
+	VADDPS      constants<>+640(SB), Z21, Z21
+	VADDPS      constants<>+640(SB), Z22, Z22
+	VADDPS      constants<>+640(SB), Z23, Z23
+	VMULPS      Z12, Z20, Z20
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VADDPS      constants<>+704(SB), Z20, Z20
+	VADDPS      constants<>+704(SB), Z21, Z21
+	VADDPS      constants<>+704(SB), Z22, Z22
+	VADDPS      constants<>+704(SB), Z23, Z23
+	VMULPS      Z12, Z20, Z20
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VADDPS      constants<>+768(SB), Z20, Z20
+	VADDPS      constants<>+768(SB), Z21, Z21
+	VADDPS      constants<>+768(SB), Z22, Z22
+	VADDPS      constants<>+768(SB), Z23, Z23
+	VMULPS      Z12, Z20, Z20
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VADDPS      constants<>+832(SB), Z20, Z20
+	VADDPS      constants<>+832(SB), Z21, Z21
+	VADDPS      constants<>+832(SB), Z22, Z22
+	VADDPS      constants<>+832(SB), Z23, Z23
+	VMULPS      Z12, Z12, Z24
+	VMULPS      Z13, Z13, Z25
+	VMULPS      Z14, Z14, Z26
+	VMULPS      Z15, Z15, Z27
+	VMULPS      Z24, Z20, Z20
+	VMULPS      Z25, Z21, Z21
+	VMULPS      Z26, Z22, Z22
+	VMULPS      Z27, Z23, Z23
+	VADDPS      Z12, Z20, Z12
+	VADDPS      Z13, Z21, Z13
+	VADDPS      Z14, Z22, Z14
+	VADDPS      Z15, Z23, Z15
+	VADDPS      constants<>+896(SB), Z12, Z12
+	VADDPS      constants<>+896(SB), Z13, Z13
+	VADDPS      constants<>+896(SB), Z14, Z14
+	VADDPS      constants<>+896(SB), Z15, Z15
+	VSCALEFPS   Z16, Z12, Z12
+	VSCALEFPS   Z17, Z13, Z13
+	VSCALEFPS   Z18, Z14, Z14
+	VSCALEFPS   Z19, Z15, Z15
+	VMOVUPS     Z12, (R10)(CX*1)
+	VMOVUPS     Z13, 64(R10)(CX*1)
+	VMOVUPS     Z14, 128(R10)(CX*1)
+	VMOVUPS     Z15, 192(R10)(CX*1)
+	VADDPS      Z12, Z11, Z11
+	VADDPS      Z13, Z11, Z11
+	VADDPS      Z14, Z11, Z11
+	VADDPS      Z15, Z11, Z11
+	ADDQ        $0x00000100, CX
+	SUBQ        $0x40, R9
+	JGE         vectors4x5
+
+fewer4x5:
+	ADDQ $0x40, R9
+	SUBQ $0x20, R9
+	JLT  fewer2x5
+
+vectors2x5:
+	VMOVUPS     (R10)(CX*1), Z12
+	VMOVUPS     64(R10)(CX*1), Z13
+	VMULPS      Z0, Z12, Z12
+	VMULPS      Z0, Z13, Z13
+	VSUBPS      Z4, Z12, Z12
+	VSUBPS      Z4, Z13, Z13
+	VMAXPS      Z12, Z3, Z12
+	VMAXPS      Z13, Z3, Z13
+	VMULPS      constants<>+384(SB), Z12, Z14
+	VMULPS      constants<>+384(SB), Z13, Z15
+	VRNDSCALEPS $0x08, Z14, Z14
+	VRNDSCALEPS $0x08, Z15, Z15
+	VMULPS      constants<>+448(SB), Z14, Z16
+	VMULPS      constants<>+448(SB), Z15, Z17
+	VSUBPS      Z16, Z12, Z12
+	VSUBPS      Z17, Z13, Z13
+	VMULPS      constants<>+512(SB), Z14, Z16
+	VMULPS      constants<>+512(SB), Z15, Z17
+	VSUBPS      Z16, Z12, Z12
+	VSUBPS      Z17, Z13, Z13
+	VMULPS      constants<>+576(SB), Z12, Z16
+	VMULPS      constants<>+576(SB), Z13, Z17
+	VADDPS      constants<>+640(SB), Z16, Z16
+	VADDPS      constants<>+640(SB), Z17, Z17
+	VMULPS      Z12, Z16, Z16
+	VMULPS      Z13, Z17, Z17
+	VADDPS      constants<>+704(SB), Z16, Z16
+	VADDPS      constants<>+704(SB), Z17, Z17
+	VMULPS      Z12, Z16, Z16
+	VMULPS      Z13, Z17, Z17
+	VADDPS      constants<>+768(SB), Z16, Z16
+	VADDPS      constants<>+768(SB), Z17, Z17
+	VMULPS      Z12, Z16, Z16
+	VMULPS      Z13, Z17, Z17
+	VADDPS      constants<>+832(SB), Z16, Z16
+	VADDPS      constants<>+832(SB), Z17, Z17
+	VMULPS      Z12, Z12, Z18
+	VMULPS      Z13, Z13, Z19
+	VMULPS      Z18, Z16, Z16
+	VMULPS      Z19, Z17, Z17
+	VADDPS      Z12, Z16, Z12
+	VADDPS      Z13, Z17, Z13
+	VADDPS      constants<>+896(SB), Z12, Z12
+	VADDPS      constants<>+896(SB), Z13, Z13
+	VSCALEFPS   Z14, Z12, Z12
+	VSCALEFPS   Z15, Z13, Z13
+	VMOVUPS     Z12, (R10)(CX*1)
+	VMOVUPS     Z13, 64(R10)(CX*1)
+	VADDPS      Z12, Z11, Z11
+	VADDPS      Z13, Z11, Z11
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, R9
+	JGE         vectors2x5
+
+fewer2x5:
+	ADDQ $0x20, R9
+	SUBQ $0x10, R9
+	JLT  tail5
+
+vectors1x5:
+	VMOVUPS     (R10)(CX*1), Z12
+	VMULPS      Z0, Z12, Z12
+	VSUBPS      Z4, Z12, Z12
+	VMAXPS      Z12, Z3, Z12
+	VMULPS      constants<>+384(SB), Z12, Z13
+	VRNDSCALEPS $0x08, Z13, Z13
+	VMULPS      constants<>+448(SB), Z13, Z14
+	VSUBPS      Z14, Z12, Z12
+	VMULPS      constants<>+512(SB), Z13, Z14
+	VSUBPS      Z14, Z12, Z12
+	VMULPS      constants<>+576(SB), Z12, Z14
+	VADDPS      constants<>+640(SB), Z14, Z14
+	VMULPS      Z12, Z14, Z14
+	VADDPS      constants<>+704(SB), Z14, Z14
+	VMULPS      Z12, Z14, Z14
+	VADDPS      constants<>+768(SB), Z14, Z14
+	VMULPS      Z12, Z14, Z14
+	VADDPS      constants<>+832(SB), Z14, Z14
+	VMULPS      Z12, Z12, Z15
+	VMULPS      Z15, Z14, Z14
+	VADDPS      Z12, Z14, Z12
+	VADDPS      constants<>+896(SB), Z12, Z12
+	VSCALEFPS   Z13, Z12, Z12
+	VMOVUPS     Z12, (R10)(CX*1)
+	VADDPS      Z12, Z11, Z11
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, R9
+	JGE         vectors1x5
+
+tail5:
+	ADDQ        $0x10, R9
+	JZ          done5
+	LEAQ        masks<>+64(SB), R11
+	SHLQ        $0x02, R9
+	SUBQ        R9, R11
+	VMOVDQU32   (R11), Z12
+	VPTESTMD    Z12, Z12, K1
+	VMOVUPS.Z   (R10)(CX*1), K1, Z12
+	VMULPS      Z0, Z12, Z12
+	VSUBPS      Z4, Z12, Z4
+	VMAXPS      Z4, Z3, Z4
+	VMULPS      constants<>+384(SB), Z4, Z12
+	VRNDSCALEPS $0x08, Z12, Z12
+	VMULPS      constants<>+448(SB), Z12, Z13
+	VSUBPS      Z13, Z4, Z4
+	VMULPS      constants<>+512(SB), Z12, Z13
+	VSUBPS      Z13, Z4, Z4
+	VMULPS      constants<>+576(SB), Z4, Z13
+	VADDPS      constants<>+640(SB), Z13, Z13
+	VMULPS      Z4, Z13, Z13
+	VADDPS      constants<>+704(SB), Z13, Z13
+	VMULPS      Z4, Z13, Z13
+	VADDPS      constants<>+768(SB), Z13, Z13
+	VMULPS      Z4, Z13, Z13
+	VADDPS      constants<>+832(SB), Z13, Z13
+	VMULPS      Z4, Z4, Z14
+	VMULPS      Z14, Z13, Z13
+	VADDPS      Z4, Z13, Z4
+	VADDPS      constants<>+896(SB), Z4, Z4
+	VSCALEFPS   Z12, Z4, Z4
+	VMOVUPS     Z4, K1, (R10)(CX*1)
+	VBLENDMPS   Z4, Z2, K1, Z8
+	VADDPS      Z8, Z11, Z11
+
+done5:
+	VEXTRACTF64X4 $0x01, Z11, Y4
+	VADDPS        Y4, Y11, Y4
+	VEXTRACTF128  $0x01, Y4, X11
+	VADDPS        X11, X4, X11
+	VPERMILPS     $0x0e, X11, X4
+	VADDPS        X4, X11, X11
+	VPERMILPS     $0x01, X11, X4
+	VADDPS        X4, X11, X11
+	VMOVSS        X11, 12(R8)
+	ADDQ          $0x10, R8
+	ADDQ          DX, AX
+	ADDQ          DI, SI
+	ADDQ          DX, AX
+	ADDQ          DI, SI
+	SUBQ          $0x02, BX
+	JGE           group1
+
+single1:
+	ADDQ $0x02, BX
+	JZ   done1
+
+one1:
+	VMOVUPS Z1, Z4
+	XORQ    CX, CX
+	MOVQ    SI, R9
+	SUBQ    $0x40, R9
+	JLT     fewer4x6
+
+vectors4x6:
+	VMOVUPS (AX)(CX*1), Z5
+	VMOVUPS 64(AX)(CX*1), Z6
+	VMOVUPS 128(AX)(CX*1), Z7
+	VMOVUPS 192(AX)(CX*1), Z8
+	VMULPS  Z0, Z5, Z5
+	VMULPS  Z0, Z6, Z6
+	VMULPS  Z0, Z7, Z7
+	VMULPS  Z0, Z8, Z8
+	VMAXPS  Z4, Z5, Z4
+	VMAXPS  Z4, Z6, Z4
+	VMAXPS  Z4, Z7, Z4
+	VMAXPS  Z4, Z8, Z4
+	ADDQ    $0x00000100, CX
+	SUBQ    $0x40, R9
+	JGE     vectors4x6
+
+fewer4x6:
+	ADDQ $0x40, R9
+	SUBQ $0x20, R9
+	JLT  fewer2x6
+
+vectors2x6:
+	VMOVUPS (AX)(CX*1), Z5
+	VMOVUPS 64(AX)(CX*1), Z6
+	VMULPS  Z0, Z5, Z5
+	VMULPS  Z0, Z6, Z6
+	VMAXPS  Z4, Z5, Z4
+	VMAXPS  Z4, Z6, Z4
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x20, R9
+	JGE     vectors2x6
+
+fewer2x6:
+	ADDQ $0x20, R9
+	SUBQ $0x10, R9
+	JLT  tail6
+
+vectors1x6:
+	VMOVUPS (AX)(CX*1), Z5
+	VMULPS  Z0, Z5, Z5
+	VMAXPS  Z4, Z5, Z4
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x10, R9
+	JGE     vectors1x6
+
+tail6:
+	ADDQ      $0x10, R9
+	JZ        done6
+	LEAQ      masks<>+64(SB), R10
+	SHLQ      $0x02, R9
+	SUBQ      R9, R10
+	VMOVDQU32 (R10), Z5
+	VPTESTMD  Z5, Z5, K1
+	VMOVUPS.Z (AX)(CX*1), K1, Z5
+	VMULPS    Z0, Z5, Z5
+	VBLENDMPS Z5, Z1, K1, Z9
+	VMAXPS    Z4, Z9, Z4
+
+done6:
+	VEXTRACTF64X4 $0x01, Z4, Y5
+	VMAXPS        Y4, Y5, Y5
+	VEXTRACTF128  $0x01, Y5, X4
+	VMAXPS        X5, X4, X4
+	VPERMILPS     $0x0e, X4, X5
+	VMAXPS        X4, X5, X4
+	VPERMILPS     $0x01, X4, X5
+	VMAXPS        X4, X5, X4
+	VMOVSS        X4, (R8)
+	VBROADCASTSS  (R8), Z4
+	VMOVUPS       constants<>+0(SB), Z5
+	XORQ          CX, CX
+	MOVQ          SI, R9
+	SUBQ          $0x40, R9
+	JLT           fewer4x7
+
+vectors4x7:
+	VMOVUPS     (AX)(CX*1), Z6
+	VMOVUPS     64(AX)(CX*1), Z7
+	VMOVUPS     128(AX)(CX*1), Z8
 	VMOVUPS     192(AX)(CX*1), Z11
+	VMULPS      Z0, Z6, Z6
+	VMULPS      Z0, Z7, Z7
 	VMULPS      Z0, Z8, Z8
-	VMULPS      Z0, Z9, Z9
-	VMULPS      Z0, Z10, Z10
 	VMULPS      Z0, Z11, Z11
+	VSUBPS      Z4, Z6, Z6
+	VSUBPS      Z4, Z7, Z7
 	VSUBPS      Z4, Z8, Z8
-	VSUBPS      Z4, Z9, Z9
-	VSUBPS      Z4, Z10, Z10
 	VSUBPS      Z4, Z11, Z11
+	VMAXPS      Z6, Z3, Z6
+	VMAXPS      Z7, Z3, Z7
 	VMAXPS      Z8, Z3, Z8
-	VMAXPS      Z9, Z3, Z9
-	VMAXPS      Z10, Z3, Z10
 	VMAXPS      Z11, Z3, Z11
-	VMULPS      constants<>+384(SB), Z8, Z12
-	VMULPS      constants<>+384(SB), Z9, Z13
-	VMULPS      constants<>+384(SB), Z10, Z14
+	VMULPS      constants<>+384(SB), Z6, Z12
+	VMULPS      constants<>+384(SB), Z7, Z13
+	VMULPS      constants<>+384(SB), Z8, Z14
 	VMULPS      constants<>+384(SB), Z11, Z15
 	VRNDSCALEPS $0x08, Z12, Z12
 	VRNDSCALEPS $0x08, Z13, Z13
@@ -1191,227 +1899,229 @@ vectors4x3:
 	VMULPS      constants<>+448(SB), Z13, Z17
 	VMULPS      constants<>+448(SB), Z14, Z18
 	VMULPS      constants<>+448(SB), Z15, Z19
-	VSUBPS      Z16, Z8, Z8
-	VSUBPS      Z17, Z9, Z9
-	VSUBPS      Z18, Z10, Z10
+	VSUBPS      Z16, Z6, Z6
+	VSUBPS      Z17, Z7, Z7
+	VSUBPS      Z18, Z8, Z8
 	VSUBPS      Z19, Z11, Z11
 	VMULPS      constants<>+512(SB), Z12, Z16
 	VMULPS      constants<>+512(SB), Z13, Z17
 	VMULPS      constants<>+512(SB), Z14, Z18
 	VMULPS      constants<>+512(SB), Z15, Z19
-	VSUBPS      Z16, Z8, Z8
-	VSUBPS      Z17, Z9, Z9
-	VSUBPS      Z18, Z10, Z10
+	VSUBPS      Z16, Z6, Z6
+	VSUBPS      Z17, Z7, Z7
+	VSUBPS      Z18, Z8, Z8
 	VSUBPS      Z19, Z11, Z11
-	VMULPS      constants<>+576(SB), Z8, Z16
-	VMULPS      constants<>+576(SB), Z9, Z17
-	VMULPS      constants<>+576(SB), Z10, Z18
+	VMULPS      constants<>+576(SB), Z6, Z16
+	VMULPS      constants<>+576(SB), Z7, Z17
+	VMULPS      constants<>+576(SB), Z8, Z18
 	VMULPS      constants<>+576(SB), Z11, Z19
 	VADDPS      constants<>+640(SB), Z16, Z16
 	VADDPS      constants<>+640(SB), Z17, Z17
 	VADDPS      constants<>+640(SB), Z18, Z18
 	VADDPS      constants<>+640(SB), Z19, Z19
-	VMULPS      Z8, Z16, Z16
-	VMULPS      Z9, Z17, Z17
-	VMULPS      Z10, Z18, Z18
+	VMULPS      Z6, Z16, Z16
+	VMULPS      Z7, Z17, Z17
+	VMULPS      Z8, Z18, Z18
 	VMULPS      Z11, Z19, Z19
 	VADDPS      constants<>+704(SB), Z16, Z16
 	VADDPS      constants<>+704(SB), Z17, Z17
 	VADDPS      constants<>+704(SB), Z18, Z18
 	VADDPS      constants<>+704(SB), Z19, Z19
-	VMULPS      Z8, Z16, Z16
-	VMULPS      Z9, Z17, Z17
-	VMULPS      Z10, Z18, Z18
+	VMULPS      Z6, Z16, Z16
+	VMULPS      Z7, Z17, Z17
+	VMULPS      Z8, Z18, Z18
 	VMULPS      Z11, Z19, Z19
 	VADDPS      constants<>+768(SB), Z16, Z16
 	VADDPS      constants<>+768(SB), Z17, Z17
 	VADDPS      constants<>+768(SB), Z18, Z18
 	VADDPS      constants<>+768(SB), Z19, Z19
-	VMULPS      Z8, Z16, Z16
-	VMULPS      Z9, Z17, Z17
-	VMULPS      Z10, Z18, Z18
+	VMULPS      Z6, Z16, Z16
+	VMULPS      Z7, Z17, Z17
+	VMULPS      Z8, Z18, Z18
 	VMULPS      Z11, Z19, Z19
 	VADDPS      constants<>+832(SB), Z16, Z16
 	VADDPS      constants<>+832(SB), Z17, Z17
 	VADDPS      constants<>+832(SB), Z18, Z18
 	VADDPS      constants<>+832(SB), Z19, Z19
-	VMULPS      Z8, Z8, Z20
-	VMULPS      Z9, Z9, Z21
-	VMULPS      Z10, Z10, Z22
+	VMULPS      Z6, Z6, Z20
+	VMULPS      Z7, Z7, Z21
+	VMULPS      Z8, Z8, Z22
 	VMULPS      Z11, Z11, Z23
 	VMULPS      Z20, Z16, Z16
 	VMULPS      Z21, Z17, Z17
 	VMULPS      Z22, Z18, Z18
 	VMULPS      Z23, Z19, Z19
-	VADDPS      Z8, Z16, Z8
-	VADDPS      Z9, Z17, Z9
-	VADDPS      Z10, Z18, Z10
+	VADDPS      Z6, Z16, Z6
+	VADDPS      Z7, Z17, Z7
+	VADDPS      Z8, Z18, Z8
 	VADDPS      Z11, Z19, Z11
+	VADDPS      constants<>+896(SB), Z6, Z6
+	VADDPS      constants<>+896(SB), Z7, Z7
 	VADDPS      constants<>+896(SB), Z8, Z8
-	VADDPS      constants<>+896(SB), Z9, Z9
-	VADDPS      constants<>+896(SB), Z10, Z10
 	VADDPS      constants<>+896(SB), Z11, Z11
-	VSCALEFPS   Z12, Z8, Z8
-	VSCALEFPS   Z13, Z9, Z9
-	VSCALEFPS   Z14, Z10, Z10
+	VSCALEFPS   Z12, Z6, Z6
+	VSCALEFPS   Z13, Z7, Z7
+	VSCALEFPS   Z14, Z8, Z8
 	VSCALEFPS   Z15, Z11, Z11
-	VMOVUPS     Z8, (AX)(CX*1)
-	VMOVUPS     Z9, 64(AX)(CX*1)
-	VMOVUPS     Z10, 128(AX)(CX*1)
+	VMOVUPS     Z6, (AX)(CX*1)
+	VMOVUPS     Z7, 64(AX)(CX*1)
+	VMOVUPS     Z8, 128(AX)(CX*1)
 	VMOVUPS     Z11, 192(AX)(CX*1)
-	VADDPS      Z8, Z7, Z7
-	VADDPS      Z9, Z7, Z7
-	VADDPS      Z10, Z7, Z7
-	VADDPS      Z11, Z7, Z7
+	VADDPS      Z6, Z5, Z5
+	VADDPS      Z7, Z5, Z5
+	VADDPS      Z8, Z5, Z5
+	VADDPS      Z11, Z5, Z5
 	ADDQ        $0x00000100, CX
 	SUBQ        $0x40, R9
-	JGE         vectors4x3
+	JGE         vectors4x7
 
-fewer4x3:
+fewer4x7:
 	ADDQ $0x40, R9
 	SUBQ $0x20, R9
-	JLT  fewer2x3
+	JLT  fewer2x7
 
-vectors2x3:
-	VMOVUPS     (AX)(CX*1), Z8
-	VMOVUPS     64(AX)(CX*1), Z9
-	VMULPS      Z0, Z8, Z8
-	VMULPS      Z0, Z9, Z9
-	VSUBPS      Z4, Z8, Z8
-	VSUBPS      Z4, Z9, Z9
-	VMAXPS      Z8, Z3, Z8
-	VMAXPS      Z9, Z3, Z9
-	VMULPS      constants<>+384(SB), Z8, Z10
-	VMULPS      constants<>+384(SB), Z9, Z11
-	VRNDSCALEPS $0x08, Z10, Z10
+vectors2x7:
+	VMOVUPS     (AX)(CX*1), Z6
+	VMOVUPS     64(AX)(CX*1), Z7
+	VMULPS      Z0, Z6, Z6
+	VMULPS      Z0, Z7, Z7
+	VSUBPS      Z4, Z6, Z6
+	VSUBPS      Z4, Z7, Z7
+	VMAXPS      Z6, Z3, Z6
+	VMAXPS      Z7, Z3, Z7
+	VMULPS      constants<>+384(SB), Z6, Z8
+	VMULPS      constants<>+384(SB), Z7, Z11
+	VRNDSCALEPS $0x08, Z8, Z8
 	VRNDSCALEPS $0x08, Z11, Z11
-	VMULPS      constants<>+448(SB), Z10, Z12
+	VMULPS      constants<>+448(SB), Z8, Z12
 	VMULPS      constants<>+448(SB), Z11, Z13
-	VSUBPS      Z12, Z8, Z8
-	VSUBPS      Z13, Z9, Z9
-	VMULPS      constants<>+512(SB), Z10, Z12
+	VSUBPS      Z12, Z6, Z6
+	VSUBPS      Z13, Z7, Z7
+	VMULPS      constants<>+512(SB), Z8, Z12
 	VMULPS      constants<>+512(SB), Z11, Z13
-	VSUBPS      Z12, Z8, Z8
-	VSUBPS      Z13, Z9, Z9
-	VMULPS      constants<>+576(SB), Z8, Z12
-	VMULPS      constants<>+576(SB), Z9, Z13
+	VSUBPS      Z12, Z6, Z6
+	VSUBPS      Z13, Z7, Z7
+	VMULPS      constants<>+576(SB), Z6, Z12
+	VMULPS      constants<>+576(SB), Z7, Z13
 	VADDPS      constants<>+640(SB), Z12, Z12
 	VADDPS      constants<>+640(SB), Z13, Z13
-	VMULPS      Z8, Z12, Z12
-	VMULPS      Z9, Z13, Z13
+	VMULPS      Z6, Z12, Z12
+	VMULPS      Z7, Z13, Z13
 	VADDPS      constants<>+704(SB), Z12, Z12
 	VADDPS      constants<>+704(SB), Z13, Z13
-	VMULPS      Z8, Z12, Z12
-	VMULPS      Z9, Z13, Z13
+	VMULPS      Z6, Z12, Z12
+	VMULPS      Z7, Z13, Z13
 	VADDPS      constants<>+768(SB), Z12, Z12
 	VADDPS      constants<>+768(SB), Z13, Z13
-	VMULPS      Z8, Z12, Z12
-	VMULPS      Z9, Z13, Z13
+	VMULPS      Z6, Z12, Z12
+	VMULPS      Z7, Z13, Z13
 	VADDPS      constants<>+832(SB), Z12, Z12
 	VADDPS      constants<>+832(SB), Z13, Z13
-	VMULPS      Z8, Z8, Z14
-	VMULPS      Z9, Z9, Z15
+	VMULPS      Z6, Z6, Z14
+	VMULPS      Z7, Z7, Z15
 	VMULPS      Z14, Z12, Z12
 	VMULPS      Z15, Z13, Z13
-	VADDPS      Z8, Z12, Z8
-	VADDPS      Z9, Z13, Z9
-	VADDPS      constants<>+896(SB), Z8, Z8
-	VADDPS      constants<>+896(SB), Z9, Z9
-	VSCALEFPS   Z10, Z8, Z8
-	VSCALEFPS   Z11, Z9, Z9
-	VMOVUPS     Z8, (AX)(CX*1)
-	VMOVUPS     Z9, 64(AX)(CX*1)
-	VADDPS      Z8, Z7, Z7
-	VADDPS      Z9, Z7, Z7
+	VADDPS      Z6, Z12, Z6
+	VADDPS      Z7, Z13, Z7
+	VADDPS      constants<>+896(SB), Z6, Z6
+	VADDPS      constants<>+896(SB), Z7, Z7
+	VSCALEFPS   Z8, Z6, Z6
+	VSCALEFPS   Z11, Z7, Z7
+	VMOVUPS     Z6, (AX)(CX*1)
+	VMOVUPS     Z7, 64(AX)(CX*1)
+	VADDPS      Z6, Z5, Z5
+	VADDPS      Z7, Z5, Z5
 	ADDQ        $0x00000080, CX
 	SUBQ        $0x20, R9
-	JGE         vectors2x3
+	JGE         vectors2x7
 
-fewer2x3:
+fewer2x7:
 	ADDQ $0x20, R9
 	SUBQ $0x10, R9
-	JLT  tail3
+	JLT  tail7
 
-vectors1x3:
-	VMOVUPS     (AX)(CX*1), Z8
-	VMULPS      Z0, Z8, Z8
-	VSUBPS      Z4, Z8, Z8
-	VMAXPS      Z8, Z3, Z8
-	VMULPS      constants<>+384(SB), Z8, Z9
-	VRNDSCALEPS $0x08, Z9, Z9
-	VMULPS      constants<>+448(SB), Z9, Z10
-	VSUBPS      Z10, Z8, Z8
-	VMULPS      constants<>+512(SB), Z9, Z10
-	VSUBPS      Z10, Z8, Z8
-	VMULPS      constants<>+576(SB), Z8, Z10
-	VADDPS      constants<>+640(SB), Z10, Z10
-	VMULPS      Z8, Z10, Z10
-	VADDPS      constants<>+704(SB), Z10, Z10
-	VMULPS      Z8, Z10, Z10
-	VADDPS      constants<>+768(SB), Z10, Z10
-	VMULPS      Z8, Z10, Z10
-	VADDPS      constants<>+832(SB), Z10, Z10
-	VMULPS      Z8, Z8, Z11
-	VMULPS      Z11, Z10, Z10
-	VADDPS      Z8, Z10, Z8
-	VADDPS      constants<>+896(SB), Z8, Z8
-	VSCALEFPS   Z9, Z8, Z8
-	VMOVUPS     Z8, (AX)(CX*1)
-	VADDPS      Z8, Z7, Z7
+vectors1x7:
+	VMOVUPS     (AX)(CX*1), Z6
+	VMULPS      Z0, Z6, Z6
+	VSUBPS      Z4, Z6, Z6
+	VMAXPS      Z6, Z3, Z6
+	VMULPS      constants<>+384(SB), Z6, Z7
+	VRNDSCALEPS $0x08, Z7, Z7
+	VMULPS      constants<>+448(SB), Z7, Z8
+	VSUBPS      Z8, Z6, Z6
+	VMULPS      constants<>+512(SB), Z7, Z8
+	VSUBPS      Z8, Z6, Z6
+	VMULPS      constants<>+576(SB), Z6, Z8
+	VADDPS      constants<>+640(SB), Z8, Z8
+	VMULPS      Z6, Z8, Z8
+	VADDPS      constants<>+704(SB), Z8, Z8
+	VMULPS      Z6, Z8, Z8
+	VADDPS      constants<>+768(SB), Z8, Z8
+	VMULPS      Z6, Z8, Z8
+	VADDPS      constants<>+832(SB), Z8, Z8
+	VMULPS      Z6, Z6, Z11
+	VMULPS      Z11, Z8, Z8
+	VADDPS      Z6, Z8, Z6
+	VADDPS      constants<>+896(SB), Z6, Z6
+	VSCALEFPS   Z7, Z6, Z6
+	VMOVUPS     Z6, (AX)(CX*1)
+	VADDPS      Z6, Z5, Z5
 	ADDQ        $0x00000040, CX
 	SUBQ        $0x10, R9
-	JGE         vectors1x3
+	JGE         vectors1x7
 
-tail3:
+tail7:
 	ADDQ        $0x10, R9
-	JZ          done3
+	JZ          done7
 	LEAQ        masks<>+64(SB), R10
 	SHLQ        $0x02, R9
 	SUBQ        R9, R10
-	VMOVDQU32   (R10), Z8
-	VPTESTMD    Z8, Z8, K1
-	VMOVUPS.Z   (AX)(CX*1), K1, Z8
-	VMULPS      Z0, Z8, Z8
-	VSUBPS      Z4, Z8, Z4
+	VMOVDQU32   (R10), Z6
+	VPTESTMD    Z6, Z6, K1
+	VMOVUPS.Z   (AX)(CX*1), K1, Z6
+	VMULPS      Z0, Z6, Z6
+	VSUBPS      Z4, Z6, Z4
 	VMAXPS      Z4, Z3, Z4
-	VMULPS      constants<>+384(SB), Z4, Z8
-	VRNDSCALEPS $0x08, Z8, Z8
-	VMULPS      constants<>+448(SB), Z8, Z9
-	VSUBPS      Z9, Z4, Z4
-	VMULPS      constants<>+512(SB), Z8, Z9
-	VSUBPS      Z9, Z4, Z4
-	VMULPS      constants<>+576(SB), Z4, Z9
-	VADDPS      constants<>+640(SB), Z9, Z9
-	VMULPS      Z4, Z9, Z9
-	VADDPS      constants<>+704(SB), Z9, Z9
-	VMULPS      Z4, Z9, Z9
-	VADDPS      constants<>+768(SB), Z9, Z9
-	VMULPS      Z4, Z9, Z9
-	VADDPS      constants<>+832(SB), Z9, Z9
-	VMULPS      Z4, Z4, Z10
-	VMULPS      Z10, Z9, Z9
-	VADDPS      Z4, Z9, Z4
+	VMULPS      constants<>+384(SB), Z4, Z6
+	VRNDSCALEPS $0x08, Z6, Z6
+	VMULPS      constants<>+448(SB), Z6, Z7
+	VSUBPS      Z7, Z4, Z4
+	VMULPS      constants<>+512(SB), Z6, Z7
+	VSUBPS      Z7, Z4, Z4
+	VMULPS      constants<>+576(SB), Z4, Z7
+	VADDPS      constants<>+640(SB), Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      constants<>+704(SB), Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      constants<>+768(SB), Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      constants<>+832(SB), Z7, Z7
+	VMULPS      Z4, Z4, Z8
+	VMULPS      Z8, Z7, Z7
+	VADDPS      Z4, Z7, Z4
 	VADDPS      constants<>+896(SB), Z4, Z4
-	VSCALEFPS   Z8, Z4, Z4
+	VSCALEFPS   Z6, Z4, Z4
 	VMOVUPS     Z4, K1, (AX)(CX*1)
-	VBLENDMPS   Z4, Z2, K1, Z6
-	VADDPS      Z6, Z7, Z7
+	VBLENDMPS   Z4, Z2, K1, Z10
+	VADDPS      Z10, Z5, Z5
 
-done3:
-	VEXTRACTF64X4 $0x01, Z7, Y4
-	VADDPS        Y4, Y7, Y4
-	VEXTRACTF128  $0x01, Y4, X7
-	VADDPS        X7, X4, X7
-	VPERMILPS     $0x0e, X7, X4
-	VADDPS        X4, X7, X7
-	VPERMILPS     $0x01, X7, X4
-	VADDPS        X4, X7, X7
-	VMOVSS        X7, 4(R8)
+done7:
+	VEXTRACTF64X4 $0x01, Z5, Y4
+	VADDPS        Y4, Y5, Y4
+	VEXTRACTF128  $0x01, Y4, X5
+	VADDPS        X5, X4, X5
+	VPERMILPS     $0x0e, X5, X4
+	VADDPS        X4, X5, X5
+	VPERMILPS     $0x01, X5, X4
+	VADDPS        X4, X5, X5
+	VMOVSS        X5, 4(R8)
 	ADDQ          $0x08, R8
 	ADDQ          DX, AX
 	ADDQ          DI, SI
 	DECQ          BX
-	JNZ           rows1
+	JNZ           one1
+
+done1:
 	VZEROUPPER
 	RET
 
@@ -4527,8 +5237,12 @@ TEXT ·softmax256(SB), NOSPLIT, $0-56
 	VMOVUPS      constants<>+64(SB), Y3
 	VMOVUPS      constants<>+128(SB), Y4
 	SHLQ         $0x02, CX
+	SUBQ         $0x02, DX
+	JLT          single1
 
-rows1:
+group1:
+	LEAQ    (AX)(CX*1), R10
+	LEAQ    (BX)(SI*1), R11
 	VMOVUPS Y1, Y4
 	VMOVUPS Y1, Y5
 	XORQ    R8, R8
@@ -4543,8 +5257,6 @@ vectors1x2:
 	VMULPS  Y0, Y7, Y7
 	VMAXPS  Y4, Y6, Y4
 	VMAXPS  Y5, Y7, Y5
-	VMOVUPS Y4, Y4
-	VMOVUPS Y5, Y5
 	ADDQ    $0x00000040, R8
 	SUBQ    $0x10, R9
 	JGE     vectors1x2
@@ -4552,11 +5264,11 @@ vectors1x2:
 tail2:
 	ADDQ       $0x10, R9
 	JZ         done2
-	LEAQ       masks<>+64(SB), R10
+	LEAQ       masks<>+64(SB), R12
 	SHLQ       $0x02, R9
-	SUBQ       R9, R10
-	VMOVUPS    (R10), Y6
-	VMOVUPS    32(R10), Y7
+	SUBQ       R9, R12
+	VMOVUPS    (R12), Y6
+	VMOVUPS    32(R12), Y7
 	VMASKMOVPS (AX)(R8*1), Y6, Y8
 	VMASKMOVPS 32(AX)(R8*1), Y7, Y9
 	VMULPS     Y0, Y8, Y8
@@ -4565,8 +5277,6 @@ tail2:
 	VBLENDVPS  Y7, Y9, Y1, Y7
 	VMAXPS     Y4, Y6, Y4
 	VMAXPS     Y5, Y7, Y5
-	VMOVUPS    Y4, Y4
-	VMOVUPS    Y5, Y5
 
 done2:
 	VMAXPS       Y4, Y5, Y4
@@ -4577,15 +5287,59 @@ done2:
 	VPERMILPS    $0x01, X5, X4
 	VMAXPS       X5, X4, X5
 	VMOVSS       X5, (DI)
-	VBROADCASTSS X5, Y4
+	VMOVUPS      Y1, Y4
+	VMOVUPS      Y1, Y5
+	XORQ         R8, R8
+	MOVQ         R11, R9
+	SUBQ         $0x10, R9
+	JLT          tail3
+
+vectors1x3:
+	VMOVUPS (R10)(R8*1), Y6
+	VMOVUPS 32(R10)(R8*1), Y7
+	VMULPS  Y0, Y6, Y6
+	VMULPS  Y0, Y7, Y7
+	VMAXPS  Y4, Y6, Y4
+	VMAXPS  Y5, Y7, Y5
+	ADDQ    $0x00000040, R8
+	SUBQ    $0x10, R9
+	JGE     vectors1x3
+
+tail3:
+	ADDQ       $0x10, R9
+	JZ         done3
+	LEAQ       masks<>+64(SB), R12
+	SHLQ       $0x02, R9
+	SUBQ       R9, R12
+	VMOVUPS    (R12), Y6
+	VMOVUPS    32(R12), Y7
+	VMASKMOVPS (R10)(R8*1), Y6, Y8
+	VMASKMOVPS 32(R10)(R8*1), Y7, Y9
+	VMULPS     Y0, Y8, Y8
+	VMULPS     Y0, Y9, Y9
+	VBLENDVPS  Y6, Y8, Y1, Y6
+	VBLENDVPS  Y7, Y9, Y1, Y7
+	VMAXPS     Y4, Y6, Y4
+	VMAXPS     Y5, Y7, Y5
+
+done3:
+	VMAXPS       Y4, Y5, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VMAXPS       X4, X5, X5
+	VPERMILPS    $0x0e, X5, X4
+	VMAXPS       X5, X4, X5
+	VPERMILPS    $0x01, X5, X4
+	VMAXPS       X5, X4, X5
+	VMOVSS       X5, 8(DI)
+	VBROADCASTSS (DI), Y4
 	VMOVUPS      constants<>+0(SB), Y5
 	VMOVUPS      constants<>+0(SB), Y6
 	XORQ         R8, R8
 	MOVQ         BX, R9
 	SUBQ         $0x10, R9
-	JLT          tail3
+	JLT          tail4
 
-vectors1x3:
+vectors1x4:
 	VMOVUPS (AX)(R8*1), Y7
 	VMOVUPS 32(AX)(R8*1), Y8
 	VMULPS  Y0, Y7, Y7
@@ -4656,11 +5410,406 @@ vectors1x3:
 	VADDPS  Y8, Y6, Y6
 	ADDQ    $0x00000040, R8
 	SUBQ    $0x10, R9
-	JGE     vectors1x3
+	JGE     vectors1x4
 
-tail3:
+tail4:
 	ADDQ       $0x10, R9
-	JZ         done3
+	JZ         done4
+	LEAQ       masks<>+64(SB), R12
+	SHLQ       $0x02, R9
+	SUBQ       R9, R12
+	VMOVUPS    (R12), Y7
+	VMOVUPS    32(R12), Y8
+	VMASKMOVPS (AX)(R8*1), Y7, Y9
+	VMASKMOVPS 32(AX)(R8*1), Y8, Y10
+	VMULPS     Y0, Y9, Y9
+	VMULPS     Y0, Y10, Y10
+	VSUBPS     Y4, Y9, Y9
+	VSUBPS     Y4, Y10, Y4
+	VMAXPS     Y9, Y3, Y9
+	VMAXPS     Y4, Y3, Y4
+	VMULPS     constants<>+384(SB), Y9, Y10
+	VMULPS     constants<>+384(SB), Y4, Y11
+	VADDPS     constants<>+1600(SB), Y10, Y10
+	VADDPS     constants<>+1600(SB), Y11, Y11
+	VSUBPS     constants<>+1600(SB), Y10, Y12
+	VSUBPS     constants<>+1600(SB), Y11, Y13
+	VMULPS     constants<>+448(SB), Y12, Y14
+	VMULPS     constants<>+448(SB), Y13, Y15
+	VSUBPS     Y14, Y9, Y9
+	VSUBPS     Y15, Y4, Y4
+	VMULPS     constants<>+512(SB), Y12, Y12
+	VMULPS     constants<>+512(SB), Y13, Y13
+	VSUBPS     Y12, Y9, Y9
+	VSUBPS     Y13, Y4, Y4
+	VMULPS     constants<>+576(SB), Y9, Y12
+	VMULPS     constants<>+576(SB), Y4, Y13
+	VADDPS     constants<>+640(SB), Y12, Y12
+	VADDPS     constants<>+640(SB), Y13, Y13
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+704(SB), Y12, Y12
+	VADDPS     constants<>+704(SB), Y13, Y13
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+768(SB), Y12, Y12
+	VADDPS     constants<>+768(SB), Y13, Y13
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+832(SB), Y12, Y12
+	VADDPS     constants<>+832(SB), Y13, Y13
+	VMULPS     Y9, Y9, Y14
+	VMULPS     Y4, Y4, Y15
+	VMULPS     Y14, Y12, Y12
+	VMULPS     Y15, Y13, Y13
+	VADDPS     Y9, Y12, Y9
+	VADDPS     Y4, Y13, Y4
+	VADDPS     constants<>+896(SB), Y9, Y9
+	VADDPS     constants<>+896(SB), Y4, Y4
+	VPSUBD     constants<>+1600(SB), Y10, Y10
+	VPSUBD     constants<>+1600(SB), Y11, Y11
+	VPSRAD     $0x01, Y10, Y12
+	VPSRAD     $0x01, Y11, Y13
+	VPSUBD     Y12, Y10, Y10
+	VPSUBD     Y13, Y11, Y11
+	VPADDD     constants<>+1664(SB), Y12, Y12
+	VPADDD     constants<>+1664(SB), Y13, Y13
+	VPSLLD     $0x17, Y12, Y12
+	VPSLLD     $0x17, Y13, Y13
+	VMULPS     Y12, Y9, Y9
+	VMULPS     Y13, Y4, Y4
+	VPADDD     constants<>+1664(SB), Y10, Y10
+	VPADDD     constants<>+1664(SB), Y11, Y11
+	VPSLLD     $0x17, Y10, Y10
+	VPSLLD     $0x17, Y11, Y11
+	VMULPS     Y10, Y9, Y9
+	VMULPS     Y11, Y4, Y4
+	VMASKMOVPS Y9, Y7, (AX)(R8*1)
+	VMASKMOVPS Y4, Y8, 32(AX)(R8*1)
+	VBLENDVPS  Y7, Y9, Y2, Y7
+	VBLENDVPS  Y8, Y4, Y2, Y4
+	VADDPS     Y7, Y5, Y5
+	VADDPS     Y4, Y6, Y6
+
+done4:
+	VADDPS       Y6, Y5, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VADDPS       X5, X4, X5
+	VPERMILPS    $0x0e, X5, X4
+	VADDPS       X4, X5, X5
+	VPERMILPS    $0x01, X5, X4
+	VADDPS       X4, X5, X5
+	VMOVSS       X5, 4(DI)
+	VBROADCASTSS 8(DI), Y4
+	VMOVUPS      constants<>+0(SB), Y5
+	VMOVUPS      constants<>+0(SB), Y6
+	XORQ         R8, R8
+	MOVQ         R11, R9
+	SUBQ         $0x10, R9
+	JLT          tail5
+
+vectors1x5:
+	VMOVUPS (R10)(R8*1), Y7
+	VMOVUPS 32(R10)(R8*1), Y8
+	VMULPS  Y0, Y7, Y7
+	VMULPS  Y0, Y8, Y8
+	VSUBPS  Y4, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMAXPS  Y7, Y3, Y7
+	VMAXPS  Y8, Y3, Y8
+	VMULPS  constants<>+384(SB), Y7, Y9
+	VMULPS  constants<>+384(SB), Y8, Y10
+	VADDPS  constants<>+1600(SB), Y9, Y9
+	VADDPS  constants<>+1600(SB), Y10, Y10
+	VSUBPS  constants<>+1600(SB), Y9, Y11
+	VSUBPS  constants<>+1600(SB), Y10, Y12
+	VMULPS  constants<>+448(SB), Y11, Y13
+	VMULPS  constants<>+448(SB), Y12, Y14
+	VSUBPS  Y13, Y7, Y7
+	VSUBPS  Y14, Y8, Y8
+	VMULPS  constants<>+512(SB), Y11, Y11
+	VMULPS  constants<>+512(SB), Y12, Y12
+	VSUBPS  Y11, Y7, Y7
+	VSUBPS  Y12, Y8, Y8
+	VMULPS  constants<>+576(SB), Y7, Y11
+	VMULPS  constants<>+576(SB), Y8, Y12
+	VADDPS  constants<>+640(SB), Y11, Y11
+	VADDPS  constants<>+640(SB), Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VADDPS  constants<>+704(SB), Y11, Y11
+	VADDPS  constants<>+704(SB), Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VADDPS  constants<>+768(SB), Y11, Y11
+	VADDPS  constants<>+768(SB), Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VADDPS  constants<>+832(SB), Y11, Y11
+	VADDPS  constants<>+832(SB), Y12, Y12
+	VMULPS  Y7, Y7, Y13
+	VMULPS  Y8, Y8, Y14
+	VMULPS  Y13, Y11, Y11
+	VMULPS  Y14, Y12, Y12
+	VADDPS  Y7, Y11, Y7
+	VADDPS  Y8, Y12, Y8
+	VADDPS  constants<>+896(SB), Y7, Y7
+	VADDPS  constants<>+896(SB), Y8, Y8
+	VPSUBD  constants<>+1600(SB), Y9, Y9
+	VPSUBD  constants<>+1600(SB), Y10, Y10
+	VPSRAD  $0x01, Y9, Y11
+	VPSRAD  $0x01, Y10, Y12
+	VPSUBD  Y11, Y9, Y9
+	VPSUBD  Y12, Y10, Y10
+	VPADDD  constants<>+1664(SB), Y11, Y11
+	VPADDD  constants<>+1664(SB), Y12, Y12
+	VPSLLD  $0x17, Y11, Y11
+	VPSLLD  $0x17, Y12, Y12
+	VMULPS  Y11, Y7, Y7
+	VMULPS  Y12, Y8, Y8
+	VPADDD  constants<>+1664(SB), Y9, Y9
+	VPADDD  constants<>+1664(SB), Y10, Y10
+	VPSLLD  $0x17, Y9, Y9
+	VPSLLD  $0x17, Y10, Y10
+	VMULPS  Y9, Y7, Y7
+	VMULPS  Y10, Y8, Y8
+	VMOVUPS Y7, (R10)(R8*1)
+	VMOVUPS Y8, 32(R10)(R8*1)
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	ADDQ    $0x00000040, R8
+	SUBQ    $0x10, R9
+	JGE     vectors1x5
+
+tail5:
+	ADDQ       $0x10, R9
+	JZ         done5
+	LEAQ       masks<>+64(SB), R11
+	SHLQ       $0x02, R9
+	SUBQ       R9, R11
+	VMOVUPS    (R11), Y7
+	VMOVUPS    32(R11), Y8
+	VMASKMOVPS (R10)(R8*1), Y7, Y9
+	VMASKMOVPS 32(R10)(R8*1), Y8, Y10
+	VMULPS     Y0, Y9, Y9
+	VMULPS     Y0, Y10, Y10
+	VSUBPS     Y4, Y9, Y9
+	VSUBPS     Y4, Y10, Y4
+	VMAXPS     Y9, Y3, Y9
+	VMAXPS     Y4, Y3, Y4
+	VMULPS     constants<>+384(SB), Y9, Y10
+	VMULPS     constants<>+384(SB), Y4, Y11
+	VADDPS     constants<>+1600(SB), Y10, Y10
+	VADDPS     constants<>+1600(SB), Y11, Y11
+	VSUBPS     constants<>+1600(SB), Y10, Y12
+	VSUBPS     constants<>+1600(SB), Y11, Y13
+	VMULPS     constants<>+448(SB), Y12, Y14
+	VMULPS     constants<>+448(SB), Y13, Y15
+	VSUBPS     Y14, Y9, Y9
+	VSUBPS     Y15, Y4, Y4
+	VMULPS     constants<>+512(SB), Y12, Y12
+	VMULPS     constants<>+512(SB), Y13, Y13
+	VSUBPS     Y12, Y9, Y9
+	VSUBPS     Y13, Y4, Y4
+	VMULPS     constants<>+576(SB), Y9, Y12
+	VMULPS     constants<>+576(SB), Y4, Y13
+	VADDPS     constants<>+640(SB), Y12, Y12
+	VADDPS     constants<>+640(SB), Y13, Y13
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+704(SB), Y12, Y12
+	VADDPS     constants<>+704(SB), Y13, Y13
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+768(SB), Y12, Y12
+	VADDPS     constants<>+768(SB), Y13, Y13
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+832(SB), Y12, Y12
+	VADDPS     constants<>+832(SB), Y13, Y13
+	VMULPS     Y9, Y9, Y14
+	VMULPS     Y4, Y4, Y15
+	VMULPS     Y14, Y12, Y12
+	VMULPS     Y15, Y13, Y13
+	VADDPS     Y9, Y12, Y9
+	VADDPS     Y4, Y13, Y4
+	VADDPS     constants<>+896(SB), Y9, Y9
+	VADDPS     constants<>+896(SB), Y4, Y4
+	VPSUBD     constants<>+1600(SB), Y10, Y10
+	VPSUBD     constants<>+1600(SB), Y11, Y11
+	VPSRAD     $0x01, Y10, Y12
+	VPSRAD     $0x01, Y11, Y13
+	VPSUBD     Y12, Y10, Y10
+	VPSUBD     Y13, Y11, Y11
+	VPADDD     constants<>+1664(SB), Y12, Y12
+	VPADDD     constants<>+1664(SB), Y13, Y13
+	VPSLLD     $0x17, Y12, Y12
+	VPSLLD     $0x17, Y13, Y13
+	VMULPS     Y12, Y9, Y9
+	VMULPS     Y13, Y4, Y4
+	VPADDD     constants<>+1664(SB), Y10, Y10
+	VPADDD     constants<>+1664(SB), Y11, Y11
+	VPSLLD     $0x17, Y10, Y10
+	VPSLLD     $0x17, Y11, Y11
+	VMULPS     Y10, Y9, Y9
+	VMULPS     Y11, Y4, Y4
+	VMASKMOVPS Y9, Y7, (R10)(R8*1)
+	VMASKMOVPS Y4, Y8, 32(R10)(R8*1)
+	VBLENDVPS  Y7, Y9, Y2, Y7
+	VBLENDVPS  Y8, Y4, Y2, Y4
+	VADDPS     Y7, Y5, Y5
+	VADDPS     Y4, Y6, Y6
+
+done5:
+	VADDPS       Y6, Y5, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VADDPS       X5, X4, X5
+	VPERMILPS    $0x0e, X5, X4
+	VADDPS       X4, X5, X5
+	VPERMILPS    $0x01, X5, X4
+	VADDPS       X4, X5, X5
+	VMOVSS       X5, 12(DI)
+	ADDQ         $0x10, DI
+	ADDQ         CX, AX
+	ADDQ         SI, BX
+	ADDQ         CX, AX
+	ADDQ         SI, BX
+	SUBQ         $0x02, DX
+	JGE          group1
+
+single1:
+	ADDQ $0x02, DX
+	JZ   done1
+
+one1:
+	VMOVUPS Y1, Y4
+	VMOVUPS Y1, Y5
+	XORQ    R8, R8
+	MOVQ    BX, R9
+	SUBQ    $0x10, R9
+	JLT     tail6
+
+vectors1x6:
+	VMOVUPS (AX)(R8*1), Y6
+	VMOVUPS 32(AX)(R8*1), Y7
+	VMULPS  Y0, Y6, Y6
+	VMULPS  Y0, Y7, Y7
+	VMAXPS  Y4, Y6, Y4
+	VMAXPS  Y5, Y7, Y5
+	ADDQ    $0x00000040, R8
+	SUBQ    $0x10, R9
+	JGE     vectors1x6
+
+tail6:
+	ADDQ       $0x10, R9
+	JZ         done6
+	LEAQ       masks<>+64(SB), R10
+	SHLQ       $0x02, R9
+	SUBQ       R9, R10
+	VMOVUPS    (R10), Y6
+	VMOVUPS    32(R10), Y7
+	VMASKMOVPS (AX)(R8*1), Y6, Y8
+	VMASKMOVPS 32(AX)(R8*1), Y7, Y9
+	VMULPS     Y0, Y8, Y8
+	VMULPS     Y0, Y9, Y9
+	VBLENDVPS  Y6, Y8, Y1, Y6
+	VBLENDVPS  Y7, Y9, Y1, Y7
+	VMAXPS     Y4, Y6, Y4
+	VMAXPS     Y5, Y7, Y5
+
+done6:
+	VMAXPS       Y4, Y5, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VMAXPS       X4, X5, X5
+	VPERMILPS    $0x0e, X5, X4
+	VMAXPS       X5, X4, X5
+	VPERMILPS    $0x01, X5, X4
+	VMAXPS       X5, X4, X5
+	VMOVSS       X5, (DI)
+	VBROADCASTSS (DI), Y4
+	VMOVUPS      constants<>+0(SB), Y5
+	VMOVUPS      constants<>+0(SB), Y6
+	XORQ         R8, R8
+	MOVQ         BX, R9
+	SUBQ         $0x10, R9
+	JLT          tail7
+
+vectors1x7:
+	VMOVUPS (AX)(R8*1), Y7
+	VMOVUPS 32(AX)(R8*1), Y8
+	VMULPS  Y0, Y7, Y7
+	VMULPS  Y0, Y8, Y8
+	VSUBPS  Y4, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMAXPS  Y7, Y3, Y7
+	VMAXPS  Y8, Y3, Y8
+	VMULPS  constants<>+384(SB), Y7, Y9
+	VMULPS  constants<>+384(SB), Y8, Y10
+	VADDPS  constants<>+1600(SB), Y9, Y9
+	VADDPS  constants<>+1600(SB), Y10, Y10
+	VSUBPS  constants<>+1600(SB), Y9, Y11
+	VSUBPS  constants<>+1600(SB), Y10, Y12
+	VMULPS  constants<>+448(SB), Y11, Y13
+	VMULPS  constants<>+448(SB), Y12, Y14
+	VSUBPS  Y13, Y7, Y7
+	VSUBPS  Y14, Y8, Y8
+	VMULPS  constants<>+512(SB), Y11, Y11
+	VMULPS  constants<>+512(SB), Y12, Y12
+	VSUBPS  Y11, Y7, Y7
+	VSUBPS  Y12, Y8, Y8
+	VMULPS  constants<>+576(SB), Y7, Y11
+	VMULPS  constants<>+576(SB), Y8, Y12
+	VADDPS  constants<>+640(SB), Y11, Y11
+	VADDPS  constants<>+640(SB), Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VADDPS  constants<>+704(SB), Y11, Y11
+	VADDPS  constants<>+704(SB), Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VADDPS  constants<>+768(SB), Y11, Y11
+	VADDPS  constants<>+768(SB), Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VADDPS  constants<>+832(SB), Y11, Y11
+	VADDPS  constants<>+832(SB), Y12, Y12
+	VMULPS  Y7, Y7, Y13
+	VMULPS  Y8, Y8, Y14
+	VMULPS  Y13, Y11, Y11
+	VMULPS  Y14, Y12, Y12
+	VADDPS  Y7, Y11, Y7
+	VADDPS  Y8, Y12, Y8
+	VADDPS  constants<>+896(SB), Y7, Y7
+	VADDPS  constants<>+896(SB), Y8, Y8
+	VPSUBD  constants<>+1600(SB), Y9, Y9
+	VPSUBD  constants<>+1600(SB), Y10, Y10
+	VPSRAD  $0x01, Y9, Y11
+	VPSRAD  $0x01, Y10, Y12
+	VPSUBD  Y11, Y9, Y9
+	VPSUBD  Y12, Y10, Y10
+	VPADDD  constants<>+1664(SB), Y11, Y11
+	VPADDD  constants<>+1664(SB), Y12, Y12
+	VPSLLD  $0x17, Y11, Y11
+	VPSLLD  $0x17, Y12, Y12
+	VMULPS  Y11, Y7, Y7
+	VMULPS  Y12, Y8, Y8
+	VPADDD  constants<>+1664(SB), Y9, Y9
+	VPADDD  constants<>+1664(SB), Y10, Y10
+	VPSLLD  $0x17, Y9, Y9
+	VPSLLD  $0x17, Y10, Y10
+	VMULPS  Y9, Y7, Y7
+	VMULPS  Y10, Y8, Y8
+	VMOVUPS Y7, (AX)(R8*1)
+	VMOVUPS Y8, 32(AX)(R8*1)
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	ADDQ    $0x00000040, R8
+	SUBQ    $0x10, R9
+	JGE     vectors1x7
+
+tail7:
+	ADDQ       $0x10, R9
+	JZ         done7
 	LEAQ       masks<>+64(SB), R10
 	SHLQ       $0x02, R9
 	SUBQ       R9, R10
@@ -4737,7 +5886,7 @@ tail3:
 	VADDPS     Y7, Y5, Y5
 	VADDPS     Y4, Y6, Y6
 
-done3:
+done7:
 	VADDPS       Y6, Y5, Y4
 	VEXTRACTF128 $0x01, Y4, X5
 	VADDPS       X5, X4, X5
@@ -4750,7 +5899,9 @@ done3:
 	ADDQ         CX, AX
 	ADDQ         SI, BX
 	DECQ         DX
-	JNZ          rows1
+	JNZ          one1
+
+done1:
 	VZEROUPPER
 	RET
 

@@ -32,26 +32,42 @@ func (s *set) softmax() {
 		ADDQ(Imm(8*4), stats)
 		q.goOn(ld, e)
 	})
-	s.times(rows, func() {
-		acc := s.vec()
-		s.move(acc, none)
-		s.row(n, func(m *mask) {
-			x := s.mul(s.load(s.at(e), m), scale)
-			s.move(acc, s.greater(acc, s.keep(x, none, m)))
-		})
-		top := s.fold(acc, maximum)
-		VMOVSS(top, Mem{Base: stats})
-		max, total := s.spread(top), s.zeros()
-		s.rowWide(n, func(vectors int, m *mask) {
-			x := s.mul(s.loads(vectors, s.at(e), m), scale) // again, since to store and to load it would take longer
-			x = s.expBelow(s.sub(x, max), lo)
-			s.store(x, s.at(e), m)
-			s.addTo(total, s.keep(x, zero, m))
-		})
-		VMOVSS(s.fold(total, sum), Mem{Base: stats, Disp: 4})
-		ADDQ(Imm(8), stats)
-		ADDQ(ld, e)
-		ADDQ(grow, n)
+	// The maximum of one row is waited for while that of the next one is looked for.
+	s.pairs(rows, func(r int) {
+		es, ns := []reg.GPVirtual{e}, []reg.GPVirtual{n}
+		if r == 2 {
+			e2, n2 := GP64(), GP64()
+			LEAQ(Mem{Base: e, Index: ld, Scale: 1}, e2)
+			LEAQ(Mem{Base: n, Index: grow, Scale: 1}, n2)
+			es, ns = append(es, e2), append(ns, n2)
+		}
+		for i := range r {
+			acc := s.vec()
+			s.move(acc, none)
+			s.rowWide(ns[i], func(vectors int, m *mask) {
+				x := s.keep(s.mul(s.loads(vectors, s.at(es[i]), m), scale), none, m)
+				for h := range x {
+					to := acc[h%len(acc)]
+					VMAXPS(to, x[h], to)
+				}
+			})
+			VMOVSS(s.fold(acc, maximum), Mem{Base: stats, Disp: 8 * i})
+		}
+		for i := range r {
+			max, total := s.spread(Mem{Base: stats, Disp: 8 * i}), s.zeros()
+			s.rowWide(ns[i], func(vectors int, m *mask) {
+				x := s.mul(s.loads(vectors, s.at(es[i]), m), scale) // again, since to store and to load it would take longer
+				x = s.expBelow(s.sub(x, max), lo)
+				s.store(x, s.at(es[i]), m)
+				s.addTo(total, s.keep(x, zero, m))
+			})
+			VMOVSS(s.fold(total, sum), Mem{Base: stats, Disp: 8*i + 4})
+		}
+		ADDQ(Imm(uint64(8*r)), stats)
+		for range r {
+			ADDQ(ld, e)
+			ADDQ(grow, n)
+		}
 	})
 	s.end()
 }
