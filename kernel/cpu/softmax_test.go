@@ -6,7 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"shoal/kernel"
 	"shoal/kernel/cpu/gemm"
+	"shoal/kernel/ref"
 )
 
 // eachPath runs f with the loops of every code path that can run here.
@@ -76,6 +78,45 @@ func TestSoftmaxRows(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSoftmaxOfDevice: what is measured by itself is the loop over rows, on any number of threads.
+func TestSoftmaxOfDevice(t *testing.T) {
+	const rows, cols, scale = 700, 17, 0.25
+	d, err := New(Config{Threads: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	buffer := func(x []float32) kernel.Buffer {
+		b := d.Alloc(kernel.Other, kernel.F32, len(x))
+		d.Upload(b, kernel.Bytes(x))
+		return b
+	}
+	read := func(b kernel.Buffer) []float32 {
+		x := make([]float32, b.Len)
+		if err := d.Download(kernel.Bytes(x), b); err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	e, ds, delta := make([]float32, SoftmaxLen(rows, cols)), make([]float32, SoftmaxLen(rows, cols)), make([]float32, rows)
+	ref.FillNormal(e, 1, 0, 1)
+	ref.FillNormal(ds, 2, 0, 1)
+	ref.FillNormal(delta, 3, 0, 1)
+	be, bds, bdelta, bstats := buffer(e), buffer(ds), buffer(delta), buffer(make([]float32, 2*rows))
+	shape, stats := ragged{rows: rows, ld: len(e) / rows, n: cols}, make([]float32, 2*rows)
+
+	d.Softmax(be, bstats, rows, cols, scale)
+	softmaxGeneric(e, shape, scale, stats)
+	if differs(read(be), e) >= 0 || differs(read(bstats), stats) >= 0 {
+		t.Error("Softmax differs")
+	}
+	d.SoftmaxBackward(be, bds, bstats, bdelta, rows, cols, scale)
+	softmaxBackwardGeneric(e, ds, shape, scale, stats, delta)
+	if differs(read(be), e) >= 0 || differs(read(bds), ds) >= 0 {
+		t.Error("SoftmaxBackward differs")
+	}
 }
 
 // TestExponential: e^x of numbers from all of float32, and of many in the range where it is a number above 0 itself.
