@@ -50,18 +50,22 @@ func (a *attn) group(t0 int) (rows, keys int) {
 // rows describes what the group's rows see of a matrix (rows, keys).
 func (a *attn) rows(t0, rows, keys int) ragged {
 	if a.s.Causal {
-		return ragged{rows: rows, ld: keys, n: t0 + 1, grow: 1}
+		return ragged{rows: rows, ld: apart(keys), n: t0 + 1, grow: 1}
 	}
-	return ragged{rows: rows, ld: keys, n: keys}
+	return ragged{rows: rows, ld: apart(keys), n: keys}
 }
 
-// clearUnseen sets to +0 what the rows don't see.
-func (r ragged) clearUnseen(m []float32) {
+// apart is how far apart rows of n scores are: the last vector of a row must not reach into the next row, since a processor that
+// loads what it has just stored a part of waits for it.
+func apart(n int) int { return (n + 15) &^ 15 }
+
+// clearUnseen sets to +0 what the rows don't see of so many keys.
+func (r ragged) clearUnseen(m []float32, keys int) {
 	if r.grow == 0 {
 		return
 	}
 	for i := range r.rows {
-		clear(m[i*r.ld:][r.n+i*r.grow : r.ld])
+		clear(m[i*r.ld:][r.n+i*r.grow : keys])
 	}
 }
 
@@ -73,15 +77,13 @@ func (o *ops) Attention(y, stats, qkv kernel.Buffer, s kernel.AttentionShape) {
 		yh := ys[b*s.T*a.c+h*s.D:]
 		for t0 := 0; t0 < s.T; t0 += attentionGroup {
 			rows, keys := a.group(t0)
-			e, seen := sc.floats(0, rows*keys), a.rows(t0, rows, keys)
-			a.gemm.Gemm(kernel.NT, e, keys, q[t0*a.ld:], a.ld, k, a.ld, rows, keys, s.D, false, &sc.gemm)
+			seen := a.rows(t0, rows, keys)
+			e := sc.floats(0, rows*seen.ld)
+			a.gemm.Gemm(kernel.NT, e, seen.ld, q[t0*a.ld:], a.ld, k, a.ld, rows, keys, s.D, false, &sc.gemm)
 			o.loops.softmax(e, seen, a.scale, st[2*t0:])
-			seen.clearUnseen(e)
-			a.gemm.Gemm(kernel.NN, yh[t0*a.c:], a.c, e, keys, v, a.ld, rows, s.D, keys, false, &sc.gemm)
-			for t := t0; t < t0+rows; t++ {
-				out := yh[t*a.c:][:s.D]
-				o.loops.scale(out, out, 1/st[2*t+1])
-			}
+			seen.clearUnseen(e, keys)
+			a.gemm.Gemm(kernel.NN, yh[t0*a.c:], a.c, e, seen.ld, v, a.ld, rows, s.D, keys, false, &sc.gemm)
+			o.loops.divideRows(yh[t0*a.c:], rows, a.c, s.D, st[2*t0:])
 		}
 	})
 }
@@ -99,16 +101,14 @@ func (o *ops) AttentionBackward(dqkv, dy, y, qkv, stats kernel.Buffer, s kernel.
 		for t0 := 0; t0 < s.T; t0 += attentionGroup {
 			rows, keys := a.group(t0)
 			seen := a.rows(t0, rows, keys)
-			p, ds, delta := sc.floats(0, rows*keys), sc.floats(1, rows*keys), sc.floats(2, rows)
-			a.gemm.Gemm(kernel.NT, p, keys, q[t0*a.ld:], a.ld, k, a.ld, rows, keys, s.D, false, &sc.gemm)
-			a.gemm.Gemm(kernel.NT, ds, keys, dyh[t0*a.c:], a.c, v, a.ld, rows, keys, s.D, false, &sc.gemm)
-			for i := range delta {
-				delta[i] = o.loops.dot(dyh[(t0+i)*a.c:][:s.D], yh[(t0+i)*a.c:][:s.D])
-			}
+			p, ds, delta := sc.floats(0, rows*seen.ld), sc.floats(1, rows*seen.ld), sc.floats(2, rows)
+			a.gemm.Gemm(kernel.NT, p, seen.ld, q[t0*a.ld:], a.ld, k, a.ld, rows, keys, s.D, false, &sc.gemm)
+			a.gemm.Gemm(kernel.NT, ds, seen.ld, dyh[t0*a.c:], a.c, v, a.ld, rows, keys, s.D, false, &sc.gemm)
+			o.loops.dotRows(delta, dyh[t0*a.c:], yh[t0*a.c:], a.c, s.D)
 			o.loops.softmaxBackward(p, ds, seen, a.scale, st[2*t0:], delta)
-			seen.clearUnseen(p)
-			seen.clearUnseen(ds)
-			a.gemm.Gemm(kernel.NN, dq[t0*a.ld:], a.ld, ds, keys, k, a.ld, rows, s.D, keys, false, &sc.gemm)
+			seen.clearUnseen(p, keys)
+			seen.clearUnseen(ds, keys)
+			a.gemm.Gemm(kernel.NN, dq[t0*a.ld:], a.ld, ds, seen.ld, k, a.ld, rows, s.D, keys, false, &sc.gemm)
 			a.columns(sc, dk, ds, q[t0*a.ld:], a.ld, t0, rows, keys)
 			a.columns(sc, dv, p, dyh[t0*a.c:], a.c, t0, rows, keys)
 		}
@@ -123,9 +123,9 @@ func (a *attn) columns(s *scratch, d, m, x []float32, ldx, t0, rows, keys int) {
 		old = keys
 	}
 	if old > 0 {
-		a.gemm.Gemm(kernel.TN, d, a.ld, m, keys, x, ldx, old, a.s.D, rows, true, &s.gemm)
+		a.gemm.Gemm(kernel.TN, d, a.ld, m, apart(keys), x, ldx, old, a.s.D, rows, true, &s.gemm)
 	}
 	if old < keys {
-		a.gemm.Gemm(kernel.TN, d[old*a.ld:], a.ld, m[old:], keys, x, ldx, keys-old, a.s.D, rows, false, &s.gemm)
+		a.gemm.Gemm(kernel.TN, d[old*a.ld:], a.ld, m[old:], apart(keys), x, ldx, keys-old, a.s.D, rows, false, &s.gemm)
 	}
 }

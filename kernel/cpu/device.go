@@ -20,8 +20,9 @@ type Config struct {
 type Device struct {
 	*host.Heap
 	kernel.Checked
-	path string
-	crew *crew
+	path  string
+	crew  *crew
+	loops loops
 }
 
 var _ kernel.Device = (*Device)(nil)
@@ -40,7 +41,7 @@ func New(cfg Config) (*Device, error) {
 	}
 	h, c := host.New(false), newCrew(cfg.Threads)
 	o := &ops{gemm: k, loops: selectLoops(k.Name()), crew: c, scratch: make([]scratch, cfg.Threads)}
-	return &Device{Heap: h, Checked: kernel.Checked{Raw: o, Host: h}, path: k.Name(), crew: c}, nil
+	return &Device{Heap: h, Checked: kernel.Checked{Raw: o, Host: h}, path: k.Name(), crew: c, loops: o.loops}, nil
 }
 
 // Name implements kernel.Device.

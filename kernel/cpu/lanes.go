@@ -49,8 +49,8 @@ func sumSquares(x []float32, mean float32) float32 {
 	return l.fold()
 }
 
-// dotGeneric is ref's laneSum of a*b.
-func dotGeneric(a, b []float32) float32 {
+// dot is ref's laneSum of a*b.
+func dot(a, b []float32) float32 {
 	var l lanes
 	b = b[:len(a)]
 	for i, v := range a {

@@ -5,7 +5,6 @@ package cpu
 type loops struct {
 	add          func(y, a, b []float32)                 // y = a + b; y may be a or b
 	scale        func(y, x []float32, by float32)        // y = x * by; y may be x
-	dot          func(a, b []float32) float32            // the lanes' sum of a*b
 	relu         func(y, x []float32)                    // y may be x
 	reluBackward func(dx, x, dy []float32)               // dx may be dy
 	sumColumns   func(t, x []float32, stride, count int) // t[c] = x[c] + x[c+stride] + ..., count terms from 0
@@ -17,9 +16,16 @@ type loops struct {
 	// softmaxBackward: e becomes p = exp(scale*e - max) / sum, and ds becomes p * (ds - delta) * scale.
 	softmaxBackward func(e, ds []float32, r ragged, scale float32, stats, delta []float32)
 
+	// divideRows divides each of rows rows of n elements by its sum: by 1/sum as a factor, which stats (rows,2) has second.
+	divideRows func(y []float32, rows, ld, n int, stats []float32)
+	// dotRows makes the lanes' sum of a*b of len(dots) rows of n elements.
+	dotRows func(dots, a, b []float32, ld, n int)
+
 	// layerNorm has len(mean) rows of len(gamma); so has layerNormBackward, whose dx may be dy.
 	layerNorm         func(y, mean, rstd, x, gamma, beta []float32)
 	layerNormBackward func(dx, dy, x, mean, rstd, gamma []float32)
+	// layerNormBackwardColumns also makes dgamma and dbeta. It is nil where that is no faster than normColumns.
+	layerNormBackwardColumns func(dx, dgamma, dbeta, dy, x, mean, rstd, gamma []float32)
 	// normColumns makes len(dgamma) columns of dgamma and dbeta from len(mean) rows that are stride apart.
 	normColumns func(dgamma, dbeta, dy, x, mean, rstd []float32, stride int)
 

@@ -14,11 +14,6 @@ func add512(y *float32, a *float32, b *float32, n int)
 //go:noescape
 func scale512(y *float32, x *float32, n int, by float32)
 
-// dot512 is dotGeneric: the lanes' sum of a*b.
-//
-//go:noescape
-func dot512(a *float32, b *float32, n int) float32
-
 // relu512 is reluGeneric: y = x, and 0 where x <= 0.
 //
 //go:noescape
@@ -54,6 +49,16 @@ func softmax512(e *float32, ld int, rows int, n int, grow int, scale float32, st
 //go:noescape
 func softmaxBackward512(e *float32, ds *float32, ld int, rows int, n int, grow int, scale float32, stats *float32, delta *float32)
 
+// divideRows512 is divideRowsGeneric: each row times 1/sum, the second of its stats; rows > 0.
+//
+//go:noescape
+func divideRows512(y *float32, ld int, rows int, n int, stats *float32)
+
+// dotRows512 is dotRowsGeneric: the lanes' sums of a*b by rows; rows > 0.
+//
+//go:noescape
+func dotRows512(dots *float32, a *float32, b *float32, ld int, rows int, n int)
+
 // layerNorm512 is layerNormGeneric: n is cols as a float; rows > 0.
 //
 //go:noescape
@@ -63,6 +68,11 @@ func layerNorm512(y *float32, mean *float32, rstd *float32, x *float32, gamma *f
 //
 //go:noescape
 func layerNormBackward512(dx *float32, dy *float32, x *float32, mean *float32, rstd *float32, gamma *float32, rows int, cols int, n float32)
+
+// layerNormBackwardColumns512 is layerNormBackwardColumnsGeneric: n is cols as a float; rows > 0. The chains of dgamma and dbeta go on.
+//
+//go:noescape
+func layerNormBackwardColumns512(dx *float32, dgamma *float32, dbeta *float32, dy *float32, x *float32, mean *float32, rstd *float32, gamma *float32, rows int, cols int, n float32)
 
 // normColumns512 is normColumnsGeneric: dgamma and dbeta are chains over rows > 0; rows of dy and x are stride apart.
 //
@@ -114,11 +124,6 @@ func add256(y *float32, a *float32, b *float32, n int)
 //go:noescape
 func scale256(y *float32, x *float32, n int, by float32)
 
-// dot256 is dotGeneric: the lanes' sum of a*b.
-//
-//go:noescape
-func dot256(a *float32, b *float32, n int) float32
-
 // relu256 is reluGeneric: y = x, and 0 where x <= 0.
 //
 //go:noescape
@@ -153,6 +158,16 @@ func softmax256(e *float32, ld int, rows int, n int, grow int, scale float32, st
 //
 //go:noescape
 func softmaxBackward256(e *float32, ds *float32, ld int, rows int, n int, grow int, scale float32, stats *float32, delta *float32)
+
+// divideRows256 is divideRowsGeneric: each row times 1/sum, the second of its stats; rows > 0.
+//
+//go:noescape
+func divideRows256(y *float32, ld int, rows int, n int, stats *float32)
+
+// dotRows256 is dotRowsGeneric: the lanes' sums of a*b by rows; rows > 0.
+//
+//go:noescape
+func dotRows256(dots *float32, a *float32, b *float32, ld int, rows int, n int)
 
 // layerNorm256 is layerNormGeneric: n is cols as a float; rows > 0.
 //

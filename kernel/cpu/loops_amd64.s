@@ -20,7 +20,7 @@ vectors1x1:
 	VMOVUPS (DX)(SI*1), Z1
 	VADDPS  Z1, Z0, Z0
 	VMOVUPS Z0, (AX)(SI*1)
-	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, SI
 	SUBQ    $0x10, BX
 	JGE     vectors1x1
 
@@ -56,7 +56,7 @@ vectors1x1:
 	VMOVUPS (CX)(BX*1), Z1
 	VMULPS  Z0, Z1, Z1
 	VMOVUPS Z1, (AX)(BX*1)
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -76,52 +76,6 @@ done1:
 	VZEROUPPER
 	RET
 
-// func dot512(a *float32, b *float32, n int) float32
-// Requires: AVX, AVX512F
-TEXT ·dot512(SB), NOSPLIT, $0-28
-	MOVQ    a+0(FP), AX
-	MOVQ    b+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVUPS constants<>+0(SB), Z0
-	XORQ    BX, BX
-	SUBQ    $0x10, DX
-	JLT     tail1
-
-vectors1x1:
-	VMOVUPS (AX)(BX*1), Z1
-	VMOVUPS (CX)(BX*1), Z2
-	VMULPS  Z2, Z1, Z1
-	VADDPS  Z1, Z0, Z0
-	ADDQ    $0x40, BX
-	SUBQ    $0x10, DX
-	JGE     vectors1x1
-
-tail1:
-	ADDQ      $0x10, DX
-	JZ        done1
-	LEAQ      masks<>+64(SB), SI
-	SHLQ      $0x02, DX
-	SUBQ      DX, SI
-	VMOVDQU32 (SI), Z1
-	VPTESTMD  Z1, Z1, K1
-	VMOVUPS.Z (AX)(BX*1), K1, Z1
-	VMOVUPS.Z (CX)(BX*1), K1, Z2
-	VMULPS    Z2, Z1, Z1
-	VADDPS    Z1, Z0, Z0
-
-done1:
-	VEXTRACTF64X4 $0x01, Z0, Y1
-	VADDPS        Y1, Y0, Y1
-	VEXTRACTF128  $0x01, Y1, X0
-	VADDPS        X0, X1, X0
-	VPERMILPS     $0x0e, X0, X1
-	VADDPS        X1, X0, X0
-	VPERMILPS     $0x01, X0, X1
-	VADDPS        X1, X0, X0
-	VMOVSS        X0, ret+24(FP)
-	VZEROUPPER
-	RET
-
 // func relu512(y *float32, x *float32, n int)
 // Requires: AVX, AVX512F
 TEXT ·relu512(SB), NOSPLIT, $0-24
@@ -138,7 +92,7 @@ vectors1x1:
 	VCMPPS    $0x06, Z0, Z1, K1
 	VBLENDMPS Z1, Z0, K1, Z2
 	VMOVUPS   Z2, (AX)(BX*1)
-	ADDQ      $0x40, BX
+	ADDQ      $0x00000040, BX
 	SUBQ      $0x10, DX
 	JGE       vectors1x1
 
@@ -177,7 +131,7 @@ vectors1x1:
 	VCMPPS    $0x1e, Z0, Z1, K1
 	VBLENDMPS Z2, Z0, K1, Z3
 	VMOVUPS   Z3, (AX)(SI*1)
-	ADDQ      $0x40, SI
+	ADDQ      $0x00000040, SI
 	SUBQ      $0x10, BX
 	JGE       vectors1x1
 
@@ -223,7 +177,7 @@ rows2:
 	DECQ    R8
 	JNZ     rows2
 	VMOVUPS Z0, (AX)(SI*1)
-	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, SI
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -260,100 +214,282 @@ TEXT ·gelu512(SB), NOSPLIT, $0-24
 	VMOVUPS constants<>+64(SB), Z0
 	VMOVUPS constants<>+128(SB), Z1
 	XORQ    BX, BX
-	SUBQ    $0x10, DX
-	JLT     tail1
+	SUBQ    $0x40, DX
+	JLT     fewer4x1
+
+vectors4x1:
+	VMOVUPS     (CX)(BX*1), Z2
+	VMOVUPS     64(CX)(BX*1), Z3
+	VMOVUPS     128(CX)(BX*1), Z4
+	VMOVUPS     192(CX)(BX*1), Z5
+	VMULPS      Z2, Z2, Z6
+	VMULPS      Z3, Z3, Z7
+	VMULPS      Z4, Z4, Z8
+	VMULPS      Z5, Z5, Z9
+	VMULPS      constants<>+192(SB), Z6, Z6
+	VMULPS      constants<>+192(SB), Z7, Z7
+	VMULPS      constants<>+192(SB), Z8, Z8
+	VMULPS      constants<>+192(SB), Z9, Z9
+	VADDPS      constants<>+256(SB), Z6, Z6
+	VADDPS      constants<>+256(SB), Z7, Z7
+	VADDPS      constants<>+256(SB), Z8, Z8
+	VADDPS      constants<>+256(SB), Z9, Z9
+	VMULPS      Z6, Z2, Z6
+	VMULPS      Z7, Z3, Z7
+	VMULPS      Z8, Z4, Z8
+	VMULPS      Z9, Z5, Z9
+	VPXORD      constants<>+320(SB), Z6, Z6
+	VPXORD      constants<>+320(SB), Z7, Z7
+	VPXORD      constants<>+320(SB), Z8, Z8
+	VPXORD      constants<>+320(SB), Z9, Z9
+	VMINPS      Z6, Z1, Z6
+	VMINPS      Z7, Z1, Z7
+	VMINPS      Z8, Z1, Z8
+	VMINPS      Z9, Z1, Z9
+	VMAXPS      Z6, Z0, Z6
+	VMAXPS      Z7, Z0, Z7
+	VMAXPS      Z8, Z0, Z8
+	VMAXPS      Z9, Z0, Z9
+	VMULPS      constants<>+384(SB), Z6, Z10
+	VMULPS      constants<>+384(SB), Z7, Z11
+	VMULPS      constants<>+384(SB), Z8, Z12
+	VMULPS      constants<>+384(SB), Z9, Z13
+	VRNDSCALEPS $0x08, Z10, Z10
+	VRNDSCALEPS $0x08, Z11, Z11
+	VRNDSCALEPS $0x08, Z12, Z12
+	VRNDSCALEPS $0x08, Z13, Z13
+	VMULPS      constants<>+448(SB), Z10, Z14
+	VMULPS      constants<>+448(SB), Z11, Z15
+	VMULPS      constants<>+448(SB), Z12, Z16
+	VMULPS      constants<>+448(SB), Z13, Z17
+	VSUBPS      Z14, Z6, Z6
+	VSUBPS      Z15, Z7, Z7
+	VSUBPS      Z16, Z8, Z8
+	VSUBPS      Z17, Z9, Z9
+	VMULPS      constants<>+512(SB), Z10, Z14
+	VMULPS      constants<>+512(SB), Z11, Z15
+	VMULPS      constants<>+512(SB), Z12, Z16
+	VMULPS      constants<>+512(SB), Z13, Z17
+	VSUBPS      Z14, Z6, Z6
+	VSUBPS      Z15, Z7, Z7
+	VSUBPS      Z16, Z8, Z8
+	VSUBPS      Z17, Z9, Z9
+	VMULPS      constants<>+576(SB), Z6, Z14
+	VMULPS      constants<>+576(SB), Z7, Z15
+	VMULPS      constants<>+576(SB), Z8, Z16
+	VMULPS      constants<>+576(SB), Z9, Z17
+	VADDPS      constants<>+640(SB), Z14, Z14
+	VADDPS      constants<>+640(SB), Z15, Z15
+	VADDPS      constants<>+640(SB), Z16, Z16
+	VADDPS      constants<>+640(SB), Z17, Z17
+	VMULPS      Z6, Z14, Z14
+	VMULPS      Z7, Z15, Z15
+	VMULPS      Z8, Z16, Z16
+	VMULPS      Z9, Z17, Z17
+	VADDPS      constants<>+704(SB), Z14, Z14
+	VADDPS      constants<>+704(SB), Z15, Z15
+	VADDPS      constants<>+704(SB), Z16, Z16
+	VADDPS      constants<>+704(SB), Z17, Z17
+	VMULPS      Z6, Z14, Z14
+	VMULPS      Z7, Z15, Z15
+	VMULPS      Z8, Z16, Z16
+	VMULPS      Z9, Z17, Z17
+	VADDPS      constants<>+768(SB), Z14, Z14
+	VADDPS      constants<>+768(SB), Z15, Z15
+	VADDPS      constants<>+768(SB), Z16, Z16
+	VADDPS      constants<>+768(SB), Z17, Z17
+	VMULPS      Z6, Z14, Z14
+	VMULPS      Z7, Z15, Z15
+	VMULPS      Z8, Z16, Z16
+	VMULPS      Z9, Z17, Z17
+	VADDPS      constants<>+832(SB), Z14, Z14
+	VADDPS      constants<>+832(SB), Z15, Z15
+	VADDPS      constants<>+832(SB), Z16, Z16
+	VADDPS      constants<>+832(SB), Z17, Z17
+	VMULPS      Z6, Z6, Z18
+	VMULPS      Z7, Z7, Z19
+	VMULPS      Z8, Z8, Z20
+	VMULPS      Z9, Z9, Z21
+	VMULPS      Z18, Z14, Z14
+	VMULPS      Z19, Z15, Z15
+	VMULPS      Z20, Z16, Z16
+	VMULPS      Z21, Z17, Z17
+	VADDPS      Z6, Z14, Z6
+	VADDPS      Z7, Z15, Z7
+	VADDPS      Z8, Z16, Z8
+	VADDPS      Z9, Z17, Z9
+	VADDPS      constants<>+896(SB), Z6, Z6
+	VADDPS      constants<>+896(SB), Z7, Z7
+	VADDPS      constants<>+896(SB), Z8, Z8
+	VADDPS      constants<>+896(SB), Z9, Z9
+	VSCALEFPS   Z10, Z6, Z6
+	VSCALEFPS   Z11, Z7, Z7
+	VSCALEFPS   Z12, Z8, Z8
+	VSCALEFPS   Z13, Z9, Z9
+	VADDPS      constants<>+896(SB), Z6, Z6
+	VADDPS      constants<>+896(SB), Z7, Z7
+	VADDPS      constants<>+896(SB), Z8, Z8
+	VADDPS      constants<>+896(SB), Z9, Z9
+	VDIVPS      Z6, Z2, Z2
+	VDIVPS      Z7, Z3, Z3
+	VDIVPS      Z8, Z4, Z4
+	VDIVPS      Z9, Z5, Z5
+	VMOVUPS     Z2, (AX)(BX*1)
+	VMOVUPS     Z3, 64(AX)(BX*1)
+	VMOVUPS     Z4, 128(AX)(BX*1)
+	VMOVUPS     Z5, 192(AX)(BX*1)
+	ADDQ        $0x00000100, BX
+	SUBQ        $0x40, DX
+	JGE         vectors4x1
+
+fewer4x1:
+	ADDQ $0x40, DX
+	SUBQ $0x20, DX
+	JLT  fewer2x1
+
+vectors2x1:
+	VMOVUPS     (CX)(BX*1), Z2
+	VMOVUPS     64(CX)(BX*1), Z3
+	VMULPS      Z2, Z2, Z4
+	VMULPS      Z3, Z3, Z5
+	VMULPS      constants<>+192(SB), Z4, Z4
+	VMULPS      constants<>+192(SB), Z5, Z5
+	VADDPS      constants<>+256(SB), Z4, Z4
+	VADDPS      constants<>+256(SB), Z5, Z5
+	VMULPS      Z4, Z2, Z4
+	VMULPS      Z5, Z3, Z5
+	VPXORD      constants<>+320(SB), Z4, Z4
+	VPXORD      constants<>+320(SB), Z5, Z5
+	VMINPS      Z4, Z1, Z4
+	VMINPS      Z5, Z1, Z5
+	VMAXPS      Z4, Z0, Z4
+	VMAXPS      Z5, Z0, Z5
+	VMULPS      constants<>+384(SB), Z4, Z6
+	VMULPS      constants<>+384(SB), Z5, Z7
+	VRNDSCALEPS $0x08, Z6, Z6
+	VRNDSCALEPS $0x08, Z7, Z7
+	VMULPS      constants<>+448(SB), Z6, Z8
+	VMULPS      constants<>+448(SB), Z7, Z9
+	VSUBPS      Z8, Z4, Z4
+	VSUBPS      Z9, Z5, Z5
+	VMULPS      constants<>+512(SB), Z6, Z8
+	VMULPS      constants<>+512(SB), Z7, Z9
+	VSUBPS      Z8, Z4, Z4
+	VSUBPS      Z9, Z5, Z5
+	VMULPS      constants<>+576(SB), Z4, Z8
+	VMULPS      constants<>+576(SB), Z5, Z9
+	VADDPS      constants<>+640(SB), Z8, Z8
+	VADDPS      constants<>+640(SB), Z9, Z9
+	VMULPS      Z4, Z8, Z8
+	VMULPS      Z5, Z9, Z9
+	VADDPS      constants<>+704(SB), Z8, Z8
+	VADDPS      constants<>+704(SB), Z9, Z9
+	VMULPS      Z4, Z8, Z8
+	VMULPS      Z5, Z9, Z9
+	VADDPS      constants<>+768(SB), Z8, Z8
+	VADDPS      constants<>+768(SB), Z9, Z9
+	VMULPS      Z4, Z8, Z8
+	VMULPS      Z5, Z9, Z9
+	VADDPS      constants<>+832(SB), Z8, Z8
+	VADDPS      constants<>+832(SB), Z9, Z9
+	VMULPS      Z4, Z4, Z10
+	VMULPS      Z5, Z5, Z11
+	VMULPS      Z10, Z8, Z8
+	VMULPS      Z11, Z9, Z9
+	VADDPS      Z4, Z8, Z4
+	VADDPS      Z5, Z9, Z5
+	VADDPS      constants<>+896(SB), Z4, Z4
+	VADDPS      constants<>+896(SB), Z5, Z5
+	VSCALEFPS   Z6, Z4, Z4
+	VSCALEFPS   Z7, Z5, Z5
+	VADDPS      constants<>+896(SB), Z4, Z4
+	VADDPS      constants<>+896(SB), Z5, Z5
+	VDIVPS      Z4, Z2, Z2
+	VDIVPS      Z5, Z3, Z3
+	VMOVUPS     Z2, (AX)(BX*1)
+	VMOVUPS     Z3, 64(AX)(BX*1)
+	ADDQ        $0x00000080, BX
+	SUBQ        $0x20, DX
+	JGE         vectors2x1
+
+fewer2x1:
+	ADDQ $0x20, DX
+	SUBQ $0x10, DX
+	JLT  tail1
 
 vectors1x1:
-	VMOVUPS (CX)(BX*1), Z2
-	VMULPS  Z2, Z2, Z3
-	VMULPS  constants<>+192(SB), Z3, Z3
-	VADDPS  constants<>+256(SB), Z3, Z3
-	VMULPS  Z3, Z2, Z3
-	VPXORD  constants<>+320(SB), Z3, Z3
-	VMINPS  Z3, Z1, Z3
-	VMAXPS  Z3, Z0, Z3
-	VMULPS  constants<>+384(SB), Z3, Z4
-	VADDPS  constants<>+448(SB), Z4, Z4
-	VSUBPS  constants<>+448(SB), Z4, Z5
-	VMULPS  constants<>+512(SB), Z5, Z6
-	VSUBPS  Z6, Z3, Z3
-	VMULPS  constants<>+576(SB), Z5, Z5
-	VSUBPS  Z5, Z3, Z3
-	VMULPS  constants<>+640(SB), Z3, Z5
-	VADDPS  constants<>+704(SB), Z5, Z5
-	VMULPS  Z3, Z5, Z5
-	VADDPS  constants<>+768(SB), Z5, Z5
-	VMULPS  Z3, Z5, Z5
-	VADDPS  constants<>+832(SB), Z5, Z5
-	VMULPS  Z3, Z5, Z5
-	VADDPS  constants<>+896(SB), Z5, Z5
-	VMULPS  Z3, Z3, Z6
-	VMULPS  Z6, Z5, Z5
-	VADDPS  Z3, Z5, Z3
-	VADDPS  constants<>+960(SB), Z3, Z3
-	VPSUBD  constants<>+448(SB), Z4, Z4
-	VPSRAD  $0x01, Z4, Z5
-	VPSUBD  Z5, Z4, Z4
-	VPADDD  constants<>+1024(SB), Z5, Z5
-	VPSLLD  $0x17, Z5, Z5
-	VMULPS  Z5, Z3, Z3
-	VPADDD  constants<>+1024(SB), Z4, Z4
-	VPSLLD  $0x17, Z4, Z4
-	VMULPS  Z4, Z3, Z3
-	VADDPS  constants<>+960(SB), Z3, Z3
-	VDIVPS  Z3, Z2, Z2
-	VMOVUPS Z2, (AX)(BX*1)
-	ADDQ    $0x40, BX
-	SUBQ    $0x10, DX
-	JGE     vectors1x1
+	VMOVUPS     (CX)(BX*1), Z2
+	VMULPS      Z2, Z2, Z3
+	VMULPS      constants<>+192(SB), Z3, Z3
+	VADDPS      constants<>+256(SB), Z3, Z3
+	VMULPS      Z3, Z2, Z3
+	VPXORD      constants<>+320(SB), Z3, Z3
+	VMINPS      Z3, Z1, Z3
+	VMAXPS      Z3, Z0, Z3
+	VMULPS      constants<>+384(SB), Z3, Z4
+	VRNDSCALEPS $0x08, Z4, Z4
+	VMULPS      constants<>+448(SB), Z4, Z5
+	VSUBPS      Z5, Z3, Z3
+	VMULPS      constants<>+512(SB), Z4, Z5
+	VSUBPS      Z5, Z3, Z3
+	VMULPS      constants<>+576(SB), Z3, Z5
+	VADDPS      constants<>+640(SB), Z5, Z5
+	VMULPS      Z3, Z5, Z5
+	VADDPS      constants<>+704(SB), Z5, Z5
+	VMULPS      Z3, Z5, Z5
+	VADDPS      constants<>+768(SB), Z5, Z5
+	VMULPS      Z3, Z5, Z5
+	VADDPS      constants<>+832(SB), Z5, Z5
+	VMULPS      Z3, Z3, Z6
+	VMULPS      Z6, Z5, Z5
+	VADDPS      Z3, Z5, Z3
+	VADDPS      constants<>+896(SB), Z3, Z3
+	VSCALEFPS   Z4, Z3, Z3
+	VADDPS      constants<>+896(SB), Z3, Z3
+	VDIVPS      Z3, Z2, Z2
+	VMOVUPS     Z2, (AX)(BX*1)
+	ADDQ        $0x00000040, BX
+	SUBQ        $0x10, DX
+	JGE         vectors1x1
 
 tail1:
-	ADDQ      $0x10, DX
-	JZ        done1
-	LEAQ      masks<>+64(SB), SI
-	SHLQ      $0x02, DX
-	SUBQ      DX, SI
-	VMOVDQU32 (SI), Z2
-	VPTESTMD  Z2, Z2, K1
-	VMOVUPS.Z (CX)(BX*1), K1, Z2
-	VMULPS    Z2, Z2, Z3
-	VMULPS    constants<>+192(SB), Z3, Z3
-	VADDPS    constants<>+256(SB), Z3, Z3
-	VMULPS    Z3, Z2, Z3
-	VPXORD    constants<>+320(SB), Z3, Z3
-	VMINPS    Z3, Z1, Z1
-	VMAXPS    Z1, Z0, Z0
-	VMULPS    constants<>+384(SB), Z0, Z1
-	VADDPS    constants<>+448(SB), Z1, Z1
-	VSUBPS    constants<>+448(SB), Z1, Z3
-	VMULPS    constants<>+512(SB), Z3, Z4
-	VSUBPS    Z4, Z0, Z0
-	VMULPS    constants<>+576(SB), Z3, Z3
-	VSUBPS    Z3, Z0, Z0
-	VMULPS    constants<>+640(SB), Z0, Z3
-	VADDPS    constants<>+704(SB), Z3, Z3
-	VMULPS    Z0, Z3, Z3
-	VADDPS    constants<>+768(SB), Z3, Z3
-	VMULPS    Z0, Z3, Z3
-	VADDPS    constants<>+832(SB), Z3, Z3
-	VMULPS    Z0, Z3, Z3
-	VADDPS    constants<>+896(SB), Z3, Z3
-	VMULPS    Z0, Z0, Z4
-	VMULPS    Z4, Z3, Z3
-	VADDPS    Z0, Z3, Z0
-	VADDPS    constants<>+960(SB), Z0, Z0
-	VPSUBD    constants<>+448(SB), Z1, Z1
-	VPSRAD    $0x01, Z1, Z3
-	VPSUBD    Z3, Z1, Z1
-	VPADDD    constants<>+1024(SB), Z3, Z3
-	VPSLLD    $0x17, Z3, Z3
-	VMULPS    Z3, Z0, Z0
-	VPADDD    constants<>+1024(SB), Z1, Z1
-	VPSLLD    $0x17, Z1, Z1
-	VMULPS    Z1, Z0, Z0
-	VADDPS    constants<>+960(SB), Z0, Z0
-	VDIVPS    Z0, Z2, Z0
-	VMOVUPS   Z0, K1, (AX)(BX*1)
+	ADDQ        $0x10, DX
+	JZ          done1
+	LEAQ        masks<>+64(SB), SI
+	SHLQ        $0x02, DX
+	SUBQ        DX, SI
+	VMOVDQU32   (SI), Z2
+	VPTESTMD    Z2, Z2, K1
+	VMOVUPS.Z   (CX)(BX*1), K1, Z2
+	VMULPS      Z2, Z2, Z3
+	VMULPS      constants<>+192(SB), Z3, Z3
+	VADDPS      constants<>+256(SB), Z3, Z3
+	VMULPS      Z3, Z2, Z3
+	VPXORD      constants<>+320(SB), Z3, Z3
+	VMINPS      Z3, Z1, Z1
+	VMAXPS      Z1, Z0, Z0
+	VMULPS      constants<>+384(SB), Z0, Z1
+	VRNDSCALEPS $0x08, Z1, Z1
+	VMULPS      constants<>+448(SB), Z1, Z3
+	VSUBPS      Z3, Z0, Z0
+	VMULPS      constants<>+512(SB), Z1, Z3
+	VSUBPS      Z3, Z0, Z0
+	VMULPS      constants<>+576(SB), Z0, Z3
+	VADDPS      constants<>+640(SB), Z3, Z3
+	VMULPS      Z0, Z3, Z3
+	VADDPS      constants<>+704(SB), Z3, Z3
+	VMULPS      Z0, Z3, Z3
+	VADDPS      constants<>+768(SB), Z3, Z3
+	VMULPS      Z0, Z3, Z3
+	VADDPS      constants<>+832(SB), Z3, Z3
+	VMULPS      Z0, Z0, Z4
+	VMULPS      Z4, Z3, Z3
+	VADDPS      Z0, Z3, Z0
+	VADDPS      constants<>+896(SB), Z0, Z0
+	VSCALEFPS   Z1, Z0, Z0
+	VADDPS      constants<>+896(SB), Z0, Z0
+	VDIVPS      Z0, Z2, Z0
+	VMOVUPS     Z0, K1, (AX)(BX*1)
 
 done1:
 	VZEROUPPER
@@ -368,126 +504,374 @@ TEXT ·geluBackward512(SB), NOSPLIT, $0-32
 	MOVQ    n+24(FP), BX
 	VMOVUPS constants<>+64(SB), Z0
 	VMOVUPS constants<>+128(SB), Z1
-	VMOVUPS constants<>+1088(SB), Z2
-	VMOVUPS constants<>+1152(SB), Z3
-	VMOVUPS constants<>+960(SB), Z4
+	VMOVUPS constants<>+960(SB), Z2
+	VMOVUPS constants<>+1024(SB), Z3
+	VMOVUPS constants<>+896(SB), Z4
 	XORQ    SI, SI
-	SUBQ    $0x10, BX
-	JLT     tail1
+	SUBQ    $0x40, BX
+	JLT     fewer4x1
+
+vectors4x1:
+	VMOVUPS     (CX)(SI*1), Z5
+	VMOVUPS     64(CX)(SI*1), Z6
+	VMOVUPS     128(CX)(SI*1), Z7
+	VMOVUPS     192(CX)(SI*1), Z8
+	VMINPS      Z5, Z3, Z5
+	VMINPS      Z6, Z3, Z6
+	VMINPS      Z7, Z3, Z7
+	VMINPS      Z8, Z3, Z8
+	VMAXPS      Z5, Z2, Z5
+	VMAXPS      Z6, Z2, Z6
+	VMAXPS      Z7, Z2, Z7
+	VMAXPS      Z8, Z2, Z8
+	VMULPS      Z5, Z5, Z9
+	VMULPS      Z6, Z6, Z10
+	VMULPS      Z7, Z7, Z11
+	VMULPS      Z8, Z8, Z12
+	VMULPS      constants<>+192(SB), Z9, Z13
+	VMULPS      constants<>+192(SB), Z10, Z14
+	VMULPS      constants<>+192(SB), Z11, Z15
+	VMULPS      constants<>+192(SB), Z12, Z16
+	VADDPS      constants<>+256(SB), Z13, Z13
+	VADDPS      constants<>+256(SB), Z14, Z14
+	VADDPS      constants<>+256(SB), Z15, Z15
+	VADDPS      constants<>+256(SB), Z16, Z16
+	VMULPS      Z13, Z5, Z13
+	VMULPS      Z14, Z6, Z14
+	VMULPS      Z15, Z7, Z15
+	VMULPS      Z16, Z8, Z16
+	VPXORD      constants<>+320(SB), Z13, Z13
+	VPXORD      constants<>+320(SB), Z14, Z14
+	VPXORD      constants<>+320(SB), Z15, Z15
+	VPXORD      constants<>+320(SB), Z16, Z16
+	VMINPS      Z13, Z1, Z13
+	VMINPS      Z14, Z1, Z14
+	VMINPS      Z15, Z1, Z15
+	VMINPS      Z16, Z1, Z16
+	VMAXPS      Z13, Z0, Z13
+	VMAXPS      Z14, Z0, Z14
+	VMAXPS      Z15, Z0, Z15
+	VMAXPS      Z16, Z0, Z16
+	VMULPS      constants<>+384(SB), Z13, Z17
+	VMULPS      constants<>+384(SB), Z14, Z18
+	VMULPS      constants<>+384(SB), Z15, Z19
+	VMULPS      constants<>+384(SB), Z16, Z20
+	VRNDSCALEPS $0x08, Z17, Z17
+	VRNDSCALEPS $0x08, Z18, Z18
+	VRNDSCALEPS $0x08, Z19, Z19
+	VRNDSCALEPS $0x08, Z20, Z20
+	VMULPS      constants<>+448(SB), Z17, Z21
+	VMULPS      constants<>+448(SB), Z18, Z22
+	VMULPS      constants<>+448(SB), Z19, Z23
+	VMULPS      constants<>+448(SB), Z20, Z24
+	VSUBPS      Z21, Z13, Z13
+	VSUBPS      Z22, Z14, Z14
+	VSUBPS      Z23, Z15, Z15
+	VSUBPS      Z24, Z16, Z16
+	VMULPS      constants<>+512(SB), Z17, Z21
+	VMULPS      constants<>+512(SB), Z18, Z22
+	VMULPS      constants<>+512(SB), Z19, Z23
+	VMULPS      constants<>+512(SB), Z20, Z24
+	VSUBPS      Z21, Z13, Z13
+	VSUBPS      Z22, Z14, Z14
+	VSUBPS      Z23, Z15, Z15
+	VSUBPS      Z24, Z16, Z16
+	VMULPS      constants<>+576(SB), Z13, Z21
+	VMULPS      constants<>+576(SB), Z14, Z22
+	VMULPS      constants<>+576(SB), Z15, Z23
+	VMULPS      constants<>+576(SB), Z16, Z24
+	VADDPS      constants<>+640(SB), Z21, Z21
+	VADDPS      constants<>+640(SB), Z22, Z22
+	VADDPS      constants<>+640(SB), Z23, Z23
+	VADDPS      constants<>+640(SB), Z24, Z24
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VMULPS      Z16, Z24, Z24
+	VADDPS      constants<>+704(SB), Z21, Z21
+	VADDPS      constants<>+704(SB), Z22, Z22
+	VADDPS      constants<>+704(SB), Z23, Z23
+	VADDPS      constants<>+704(SB), Z24, Z24
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VMULPS      Z16, Z24, Z24
+	VADDPS      constants<>+768(SB), Z21, Z21
+	VADDPS      constants<>+768(SB), Z22, Z22
+	VADDPS      constants<>+768(SB), Z23, Z23
+	VADDPS      constants<>+768(SB), Z24, Z24
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VMULPS      Z16, Z24, Z24
+	VADDPS      constants<>+832(SB), Z21, Z21
+	VADDPS      constants<>+832(SB), Z22, Z22
+	VADDPS      constants<>+832(SB), Z23, Z23
+	VADDPS      constants<>+832(SB), Z24, Z24
+	VMULPS      Z13, Z13, Z25
+	VMULPS      Z14, Z14, Z26
+	VMULPS      Z15, Z15, Z27
+	VMULPS      Z16, Z16, Z28
+	VMULPS      Z25, Z21, Z21
+	VMULPS      Z26, Z22, Z22
+	VMULPS      Z27, Z23, Z23
+	VMULPS      Z28, Z24, Z24
+	VADDPS      Z13, Z21, Z13
+	VADDPS      Z14, Z22, Z14
+	VADDPS      Z15, Z23, Z15
+	VADDPS      Z16, Z24, Z16
+	VADDPS      constants<>+896(SB), Z13, Z13
+	VADDPS      constants<>+896(SB), Z14, Z14
+	VADDPS      constants<>+896(SB), Z15, Z15
+	VADDPS      constants<>+896(SB), Z16, Z16
+	VSCALEFPS   Z17, Z13, Z13
+	VSCALEFPS   Z18, Z14, Z14
+	VSCALEFPS   Z19, Z15, Z15
+	VSCALEFPS   Z20, Z16, Z16
+	VADDPS      Z4, Z13, Z17
+	VADDPS      Z4, Z14, Z18
+	VADDPS      Z4, Z15, Z19
+	VADDPS      Z4, Z16, Z20
+	VDIVPS      Z17, Z4, Z17
+	VDIVPS      Z18, Z4, Z18
+	VDIVPS      Z19, Z4, Z19
+	VDIVPS      Z20, Z4, Z20
+	VMULPS      constants<>+1088(SB), Z9, Z9
+	VMULPS      constants<>+1088(SB), Z10, Z10
+	VMULPS      constants<>+1088(SB), Z11, Z11
+	VMULPS      constants<>+1088(SB), Z12, Z12
+	VADDPS      constants<>+256(SB), Z9, Z9
+	VADDPS      constants<>+256(SB), Z10, Z10
+	VADDPS      constants<>+256(SB), Z11, Z11
+	VADDPS      constants<>+256(SB), Z12, Z12
+	VMULPS      Z17, Z13, Z13
+	VMULPS      Z18, Z14, Z14
+	VMULPS      Z19, Z15, Z15
+	VMULPS      Z20, Z16, Z16
+	VMULPS      Z13, Z5, Z5
+	VMULPS      Z14, Z6, Z6
+	VMULPS      Z15, Z7, Z7
+	VMULPS      Z16, Z8, Z8
+	VMULPS      Z9, Z5, Z5
+	VMULPS      Z10, Z6, Z6
+	VMULPS      Z11, Z7, Z7
+	VMULPS      Z12, Z8, Z8
+	VADDPS      Z4, Z5, Z5
+	VADDPS      Z4, Z6, Z6
+	VADDPS      Z4, Z7, Z7
+	VADDPS      Z4, Z8, Z8
+	VMOVUPS     (DX)(SI*1), Z9
+	VMOVUPS     64(DX)(SI*1), Z10
+	VMOVUPS     128(DX)(SI*1), Z11
+	VMOVUPS     192(DX)(SI*1), Z12
+	VMULPS      Z5, Z17, Z5
+	VMULPS      Z6, Z18, Z6
+	VMULPS      Z7, Z19, Z7
+	VMULPS      Z8, Z20, Z8
+	VMULPS      Z5, Z9, Z5
+	VMULPS      Z6, Z10, Z6
+	VMULPS      Z7, Z11, Z7
+	VMULPS      Z8, Z12, Z8
+	VMOVUPS     Z5, (AX)(SI*1)
+	VMOVUPS     Z6, 64(AX)(SI*1)
+	VMOVUPS     Z7, 128(AX)(SI*1)
+	VMOVUPS     Z8, 192(AX)(SI*1)
+	ADDQ        $0x00000100, SI
+	SUBQ        $0x40, BX
+	JGE         vectors4x1
+
+fewer4x1:
+	ADDQ $0x40, BX
+	SUBQ $0x20, BX
+	JLT  fewer2x1
+
+vectors2x1:
+	VMOVUPS     (CX)(SI*1), Z5
+	VMOVUPS     64(CX)(SI*1), Z6
+	VMINPS      Z5, Z3, Z5
+	VMINPS      Z6, Z3, Z6
+	VMAXPS      Z5, Z2, Z5
+	VMAXPS      Z6, Z2, Z6
+	VMULPS      Z5, Z5, Z7
+	VMULPS      Z6, Z6, Z8
+	VMULPS      constants<>+192(SB), Z7, Z9
+	VMULPS      constants<>+192(SB), Z8, Z10
+	VADDPS      constants<>+256(SB), Z9, Z9
+	VADDPS      constants<>+256(SB), Z10, Z10
+	VMULPS      Z9, Z5, Z9
+	VMULPS      Z10, Z6, Z10
+	VPXORD      constants<>+320(SB), Z9, Z9
+	VPXORD      constants<>+320(SB), Z10, Z10
+	VMINPS      Z9, Z1, Z9
+	VMINPS      Z10, Z1, Z10
+	VMAXPS      Z9, Z0, Z9
+	VMAXPS      Z10, Z0, Z10
+	VMULPS      constants<>+384(SB), Z9, Z11
+	VMULPS      constants<>+384(SB), Z10, Z12
+	VRNDSCALEPS $0x08, Z11, Z11
+	VRNDSCALEPS $0x08, Z12, Z12
+	VMULPS      constants<>+448(SB), Z11, Z13
+	VMULPS      constants<>+448(SB), Z12, Z14
+	VSUBPS      Z13, Z9, Z9
+	VSUBPS      Z14, Z10, Z10
+	VMULPS      constants<>+512(SB), Z11, Z13
+	VMULPS      constants<>+512(SB), Z12, Z14
+	VSUBPS      Z13, Z9, Z9
+	VSUBPS      Z14, Z10, Z10
+	VMULPS      constants<>+576(SB), Z9, Z13
+	VMULPS      constants<>+576(SB), Z10, Z14
+	VADDPS      constants<>+640(SB), Z13, Z13
+	VADDPS      constants<>+640(SB), Z14, Z14
+	VMULPS      Z9, Z13, Z13
+	VMULPS      Z10, Z14, Z14
+	VADDPS      constants<>+704(SB), Z13, Z13
+	VADDPS      constants<>+704(SB), Z14, Z14
+	VMULPS      Z9, Z13, Z13
+	VMULPS      Z10, Z14, Z14
+	VADDPS      constants<>+768(SB), Z13, Z13
+	VADDPS      constants<>+768(SB), Z14, Z14
+	VMULPS      Z9, Z13, Z13
+	VMULPS      Z10, Z14, Z14
+	VADDPS      constants<>+832(SB), Z13, Z13
+	VADDPS      constants<>+832(SB), Z14, Z14
+	VMULPS      Z9, Z9, Z15
+	VMULPS      Z10, Z10, Z16
+	VMULPS      Z15, Z13, Z13
+	VMULPS      Z16, Z14, Z14
+	VADDPS      Z9, Z13, Z9
+	VADDPS      Z10, Z14, Z10
+	VADDPS      constants<>+896(SB), Z9, Z9
+	VADDPS      constants<>+896(SB), Z10, Z10
+	VSCALEFPS   Z11, Z9, Z9
+	VSCALEFPS   Z12, Z10, Z10
+	VADDPS      Z4, Z9, Z11
+	VADDPS      Z4, Z10, Z12
+	VDIVPS      Z11, Z4, Z11
+	VDIVPS      Z12, Z4, Z12
+	VMULPS      constants<>+1088(SB), Z7, Z7
+	VMULPS      constants<>+1088(SB), Z8, Z8
+	VADDPS      constants<>+256(SB), Z7, Z7
+	VADDPS      constants<>+256(SB), Z8, Z8
+	VMULPS      Z11, Z9, Z9
+	VMULPS      Z12, Z10, Z10
+	VMULPS      Z9, Z5, Z5
+	VMULPS      Z10, Z6, Z6
+	VMULPS      Z7, Z5, Z5
+	VMULPS      Z8, Z6, Z6
+	VADDPS      Z4, Z5, Z5
+	VADDPS      Z4, Z6, Z6
+	VMOVUPS     (DX)(SI*1), Z7
+	VMOVUPS     64(DX)(SI*1), Z8
+	VMULPS      Z5, Z11, Z5
+	VMULPS      Z6, Z12, Z6
+	VMULPS      Z5, Z7, Z5
+	VMULPS      Z6, Z8, Z6
+	VMOVUPS     Z5, (AX)(SI*1)
+	VMOVUPS     Z6, 64(AX)(SI*1)
+	ADDQ        $0x00000080, SI
+	SUBQ        $0x20, BX
+	JGE         vectors2x1
+
+fewer2x1:
+	ADDQ $0x20, BX
+	SUBQ $0x10, BX
+	JLT  tail1
 
 vectors1x1:
-	VMOVUPS (CX)(SI*1), Z5
-	VMINPS  Z5, Z3, Z5
-	VMAXPS  Z5, Z2, Z5
-	VMULPS  Z5, Z5, Z6
-	VMULPS  constants<>+192(SB), Z6, Z7
-	VADDPS  constants<>+256(SB), Z7, Z7
-	VMULPS  Z7, Z5, Z7
-	VPXORD  constants<>+320(SB), Z7, Z7
-	VMINPS  Z7, Z1, Z7
-	VMAXPS  Z7, Z0, Z7
-	VMULPS  constants<>+384(SB), Z7, Z8
-	VADDPS  constants<>+448(SB), Z8, Z8
-	VSUBPS  constants<>+448(SB), Z8, Z9
-	VMULPS  constants<>+512(SB), Z9, Z10
-	VSUBPS  Z10, Z7, Z7
-	VMULPS  constants<>+576(SB), Z9, Z9
-	VSUBPS  Z9, Z7, Z7
-	VMULPS  constants<>+640(SB), Z7, Z9
-	VADDPS  constants<>+704(SB), Z9, Z9
-	VMULPS  Z7, Z9, Z9
-	VADDPS  constants<>+768(SB), Z9, Z9
-	VMULPS  Z7, Z9, Z9
-	VADDPS  constants<>+832(SB), Z9, Z9
-	VMULPS  Z7, Z9, Z9
-	VADDPS  constants<>+896(SB), Z9, Z9
-	VMULPS  Z7, Z7, Z10
-	VMULPS  Z10, Z9, Z9
-	VADDPS  Z7, Z9, Z7
-	VADDPS  constants<>+960(SB), Z7, Z7
-	VPSUBD  constants<>+448(SB), Z8, Z8
-	VPSRAD  $0x01, Z8, Z9
-	VPSUBD  Z9, Z8, Z8
-	VPADDD  constants<>+1024(SB), Z9, Z9
-	VPSLLD  $0x17, Z9, Z9
-	VMULPS  Z9, Z7, Z7
-	VPADDD  constants<>+1024(SB), Z8, Z8
-	VPSLLD  $0x17, Z8, Z8
-	VMULPS  Z8, Z7, Z7
-	VADDPS  Z4, Z7, Z8
-	VDIVPS  Z8, Z4, Z8
-	VMULPS  constants<>+1216(SB), Z6, Z6
-	VADDPS  constants<>+256(SB), Z6, Z6
-	VMULPS  Z8, Z7, Z7
-	VMULPS  Z7, Z5, Z5
-	VMULPS  Z6, Z5, Z5
-	VADDPS  Z4, Z5, Z5
-	VMOVUPS (DX)(SI*1), Z6
-	VMULPS  Z5, Z8, Z5
-	VMULPS  Z5, Z6, Z5
-	VMOVUPS Z5, (AX)(SI*1)
-	ADDQ    $0x40, SI
-	SUBQ    $0x10, BX
-	JGE     vectors1x1
+	VMOVUPS     (CX)(SI*1), Z5
+	VMINPS      Z5, Z3, Z5
+	VMAXPS      Z5, Z2, Z5
+	VMULPS      Z5, Z5, Z6
+	VMULPS      constants<>+192(SB), Z6, Z7
+	VADDPS      constants<>+256(SB), Z7, Z7
+	VMULPS      Z7, Z5, Z7
+	VPXORD      constants<>+320(SB), Z7, Z7
+	VMINPS      Z7, Z1, Z7
+	VMAXPS      Z7, Z0, Z7
+	VMULPS      constants<>+384(SB), Z7, Z8
+	VRNDSCALEPS $0x08, Z8, Z8
+	VMULPS      constants<>+448(SB), Z8, Z9
+	VSUBPS      Z9, Z7, Z7
+	VMULPS      constants<>+512(SB), Z8, Z9
+	VSUBPS      Z9, Z7, Z7
+	VMULPS      constants<>+576(SB), Z7, Z9
+	VADDPS      constants<>+640(SB), Z9, Z9
+	VMULPS      Z7, Z9, Z9
+	VADDPS      constants<>+704(SB), Z9, Z9
+	VMULPS      Z7, Z9, Z9
+	VADDPS      constants<>+768(SB), Z9, Z9
+	VMULPS      Z7, Z9, Z9
+	VADDPS      constants<>+832(SB), Z9, Z9
+	VMULPS      Z7, Z7, Z10
+	VMULPS      Z10, Z9, Z9
+	VADDPS      Z7, Z9, Z7
+	VADDPS      constants<>+896(SB), Z7, Z7
+	VSCALEFPS   Z8, Z7, Z7
+	VADDPS      Z4, Z7, Z8
+	VDIVPS      Z8, Z4, Z8
+	VMULPS      constants<>+1088(SB), Z6, Z6
+	VADDPS      constants<>+256(SB), Z6, Z6
+	VMULPS      Z8, Z7, Z7
+	VMULPS      Z7, Z5, Z5
+	VMULPS      Z6, Z5, Z5
+	VADDPS      Z4, Z5, Z5
+	VMOVUPS     (DX)(SI*1), Z6
+	VMULPS      Z5, Z8, Z5
+	VMULPS      Z5, Z6, Z5
+	VMOVUPS     Z5, (AX)(SI*1)
+	ADDQ        $0x00000040, SI
+	SUBQ        $0x10, BX
+	JGE         vectors1x1
 
 tail1:
-	ADDQ      $0x10, BX
-	JZ        done1
-	LEAQ      masks<>+64(SB), DI
-	SHLQ      $0x02, BX
-	SUBQ      BX, DI
-	VMOVDQU32 (DI), Z5
-	VPTESTMD  Z5, Z5, K1
-	VMOVUPS.Z (CX)(SI*1), K1, Z5
-	VMINPS    Z5, Z3, Z3
-	VMAXPS    Z3, Z2, Z2
-	VMULPS    Z2, Z2, Z3
-	VMULPS    constants<>+192(SB), Z3, Z5
-	VADDPS    constants<>+256(SB), Z5, Z5
-	VMULPS    Z5, Z2, Z5
-	VPXORD    constants<>+320(SB), Z5, Z5
-	VMINPS    Z5, Z1, Z1
-	VMAXPS    Z1, Z0, Z0
-	VMULPS    constants<>+384(SB), Z0, Z1
-	VADDPS    constants<>+448(SB), Z1, Z1
-	VSUBPS    constants<>+448(SB), Z1, Z5
-	VMULPS    constants<>+512(SB), Z5, Z6
-	VSUBPS    Z6, Z0, Z0
-	VMULPS    constants<>+576(SB), Z5, Z5
-	VSUBPS    Z5, Z0, Z0
-	VMULPS    constants<>+640(SB), Z0, Z5
-	VADDPS    constants<>+704(SB), Z5, Z5
-	VMULPS    Z0, Z5, Z5
-	VADDPS    constants<>+768(SB), Z5, Z5
-	VMULPS    Z0, Z5, Z5
-	VADDPS    constants<>+832(SB), Z5, Z5
-	VMULPS    Z0, Z5, Z5
-	VADDPS    constants<>+896(SB), Z5, Z5
-	VMULPS    Z0, Z0, Z6
-	VMULPS    Z6, Z5, Z5
-	VADDPS    Z0, Z5, Z0
-	VADDPS    constants<>+960(SB), Z0, Z0
-	VPSUBD    constants<>+448(SB), Z1, Z1
-	VPSRAD    $0x01, Z1, Z5
-	VPSUBD    Z5, Z1, Z1
-	VPADDD    constants<>+1024(SB), Z5, Z5
-	VPSLLD    $0x17, Z5, Z5
-	VMULPS    Z5, Z0, Z0
-	VPADDD    constants<>+1024(SB), Z1, Z1
-	VPSLLD    $0x17, Z1, Z1
-	VMULPS    Z1, Z0, Z0
-	VADDPS    Z4, Z0, Z1
-	VDIVPS    Z1, Z4, Z1
-	VMULPS    constants<>+1216(SB), Z3, Z3
-	VADDPS    constants<>+256(SB), Z3, Z3
-	VMULPS    Z1, Z0, Z0
-	VMULPS    Z0, Z2, Z0
-	VMULPS    Z3, Z0, Z0
-	VADDPS    Z4, Z0, Z0
-	VMOVUPS.Z (DX)(SI*1), K1, Z2
-	VMULPS    Z0, Z1, Z0
-	VMULPS    Z0, Z2, Z0
-	VMOVUPS   Z0, K1, (AX)(SI*1)
+	ADDQ        $0x10, BX
+	JZ          done1
+	LEAQ        masks<>+64(SB), DI
+	SHLQ        $0x02, BX
+	SUBQ        BX, DI
+	VMOVDQU32   (DI), Z5
+	VPTESTMD    Z5, Z5, K1
+	VMOVUPS.Z   (CX)(SI*1), K1, Z5
+	VMINPS      Z5, Z3, Z3
+	VMAXPS      Z3, Z2, Z2
+	VMULPS      Z2, Z2, Z3
+	VMULPS      constants<>+192(SB), Z3, Z5
+	VADDPS      constants<>+256(SB), Z5, Z5
+	VMULPS      Z5, Z2, Z5
+	VPXORD      constants<>+320(SB), Z5, Z5
+	VMINPS      Z5, Z1, Z1
+	VMAXPS      Z1, Z0, Z0
+	VMULPS      constants<>+384(SB), Z0, Z1
+	VRNDSCALEPS $0x08, Z1, Z1
+	VMULPS      constants<>+448(SB), Z1, Z5
+	VSUBPS      Z5, Z0, Z0
+	VMULPS      constants<>+512(SB), Z1, Z5
+	VSUBPS      Z5, Z0, Z0
+	VMULPS      constants<>+576(SB), Z0, Z5
+	VADDPS      constants<>+640(SB), Z5, Z5
+	VMULPS      Z0, Z5, Z5
+	VADDPS      constants<>+704(SB), Z5, Z5
+	VMULPS      Z0, Z5, Z5
+	VADDPS      constants<>+768(SB), Z5, Z5
+	VMULPS      Z0, Z5, Z5
+	VADDPS      constants<>+832(SB), Z5, Z5
+	VMULPS      Z0, Z0, Z6
+	VMULPS      Z6, Z5, Z5
+	VADDPS      Z0, Z5, Z0
+	VADDPS      constants<>+896(SB), Z0, Z0
+	VSCALEFPS   Z1, Z0, Z0
+	VADDPS      Z4, Z0, Z1
+	VDIVPS      Z1, Z4, Z1
+	VMULPS      constants<>+1088(SB), Z3, Z3
+	VADDPS      constants<>+256(SB), Z3, Z3
+	VMULPS      Z1, Z0, Z0
+	VMULPS      Z0, Z2, Z0
+	VMULPS      Z3, Z0, Z0
+	VADDPS      Z4, Z0, Z0
+	VMOVUPS.Z   (DX)(SI*1), K1, Z2
+	VMULPS      Z0, Z1, Z0
+	VMULPS      Z0, Z2, Z0
+	VMOVUPS     Z0, K1, (AX)(SI*1)
 
 done1:
 	VZEROUPPER
@@ -497,165 +881,1247 @@ done1:
 // Requires: AVX, AVX512F
 TEXT ·softmax512(SB), NOSPLIT, $0-56
 	MOVQ         e+0(FP), AX
-	MOVQ         ld+8(FP), CX
-	MOVQ         rows+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         grow+32(FP), SI
-	MOVQ         stats+48(FP), DI
+	MOVQ         ld+8(FP), DX
+	MOVQ         rows+16(FP), BX
+	MOVQ         n+24(FP), SI
+	MOVQ         grow+32(FP), DI
+	MOVQ         stats+48(FP), R8
 	VBROADCASTSS scale+40(FP), Z0
-	VMOVUPS      constants<>+1280(SB), Z1
+	VMOVUPS      constants<>+1152(SB), Z1
 	VMOVUPS      constants<>+0(SB), Z2
 	VMOVUPS      constants<>+64(SB), Z3
 	VMOVUPS      constants<>+128(SB), Z4
-	SHLQ         $0x02, CX
+	SHLQ         $0x02, DX
+	LEAQ         -17(SI), CX
+	CMPQ         CX, $0x03
+	JHI          single
+	TESTQ        DI, DI
+	JNZ          single
+	SUBQ         $0x04, BX
+	JLT          few
+	MOVQ         ld+8(FP), R9
+	LEAQ         (R9)(R9*2), R9
+	SHLQ         $0x02, R9
+	LEAQ         1(CX), CX
+	MOVQ         $+1, R10
+	SHLQ         CL, R10
+	DECQ         R10
+	KMOVW        R10, K1
+	SHLQ         $0x04, R10
+	KMOVW        R10, K2
+	SHLQ         $0x04, R10
+	KMOVW        R10, K3
+	SHLQ         $0x04, R10
+	KMOVW        R10, K4
+	SHLQ         $0x04, R10
 
-rows1:
-	VMOVUPS Z1, Z5
-	XORQ    R8, R8
-	MOVQ    BX, R9
-	SUBQ    $0x10, R9
-	JLT     tail2
+quad:
+	VMOVUPS           (AX), Z4
+	VBROADCASTF32X4.Z 64(AX), K1, Z14
+	VMOVUPS           (AX)(DX*1), Z11
+	VBROADCASTF32X4   64(AX)(DX*1), K2, Z14
+	VMOVUPS           (AX)(DX*2), Z12
+	VBROADCASTF32X4   64(AX)(DX*2), K3, Z14
+	VMOVUPS           (AX)(R9*1), Z13
+	VBROADCASTF32X4   64(AX)(R9*1), K4, Z14
+	VMULPS            Z0, Z4, Z4
+	VMULPS            Z0, Z11, Z11
+	VMULPS            Z0, Z12, Z12
+	VMULPS            Z0, Z13, Z13
+	VMULPS            Z0, Z14, Z14
+	VMAXPS            Z1, Z4, Z15
+	VMAXPS            Z1, Z11, Z16
+	VMAXPS            Z1, Z12, Z17
+	VMAXPS            Z1, Z13, Z18
+	VMAXPS            Z15, Z14, K1, Z15
+	VSHUFF32X4        $0x01, Z14, Z14, Z19
+	VMAXPS            Z16, Z19, K1, Z16
+	VSHUFF32X4        $0x02, Z14, Z14, Z19
+	VMAXPS            Z17, Z19, K1, Z17
+	VSHUFF32X4        $0x03, Z14, Z14, Z19
+	VMAXPS            Z18, Z19, K1, Z18
+	VSHUFF32X4        $0x44, Z16, Z15, Z19
+	VSHUFF32X4        $0xee, Z16, Z15, Z15
+	VMAXPS            Z19, Z15, Z19
+	VSHUFF32X4        $0x44, Z18, Z17, Z15
+	VSHUFF32X4        $0xee, Z18, Z17, Z16
+	VMAXPS            Z15, Z16, Z15
+	VSHUFF32X4        $0x88, Z15, Z19, Z16
+	VSHUFF32X4        $0xdd, Z15, Z19, Z15
+	VMAXPS            Z16, Z15, Z16
+	VPERMILPS         $0x0e, Z16, Z15
+	VMAXPS            Z16, Z15, Z16
+	VPERMILPS         $0x01, Z16, Z15
+	VMAXPS            Z16, Z15, Z16
+	VPERMILPS         $0x00, Z16, Z15
+	VSHUFF32X4        $0x00, Z15, Z15, Z16
+	VSHUFF32X4        $0x55, Z15, Z15, Z17
+	VSHUFF32X4        $0xaa, Z15, Z15, Z18
+	VSHUFF32X4        $0xff, Z15, Z15, Z19
+	VSUBPS            Z16, Z4, Z4
+	VSUBPS            Z17, Z11, Z11
+	VSUBPS            Z18, Z12, Z12
+	VSUBPS            Z19, Z13, Z13
+	VSUBPS            Z15, Z14, Z14
+	VMAXPS            Z4, Z3, Z4
+	VMAXPS            Z11, Z3, Z11
+	VMAXPS            Z12, Z3, Z12
+	VMAXPS            Z13, Z3, Z13
+	VMAXPS            Z14, Z3, Z14
+	VMULPS            constants<>+384(SB), Z4, Z16
+	VMULPS            constants<>+384(SB), Z11, Z17
+	VMULPS            constants<>+384(SB), Z12, Z18
+	VMULPS            constants<>+384(SB), Z13, Z19
+	VMULPS            constants<>+384(SB), Z14, Z20
+	VRNDSCALEPS       $0x08, Z16, Z16
+	VRNDSCALEPS       $0x08, Z17, Z17
+	VRNDSCALEPS       $0x08, Z18, Z18
+	VRNDSCALEPS       $0x08, Z19, Z19
+	VRNDSCALEPS       $0x08, Z20, Z20
+	VMULPS            constants<>+448(SB), Z16, Z21
+	VMULPS            constants<>+448(SB), Z17, Z22
+	VMULPS            constants<>+448(SB), Z18, Z23
+	VMULPS            constants<>+448(SB), Z19, Z24
+	VMULPS            constants<>+448(SB), Z20, Z25
+	VSUBPS            Z21, Z4, Z4
+	VSUBPS            Z22, Z11, Z11
+	VSUBPS            Z23, Z12, Z12
+	VSUBPS            Z24, Z13, Z13
+	VSUBPS            Z25, Z14, Z14
+	VMULPS            constants<>+512(SB), Z16, Z21
+	VMULPS            constants<>+512(SB), Z17, Z22
+	VMULPS            constants<>+512(SB), Z18, Z23
+	VMULPS            constants<>+512(SB), Z19, Z24
+	VMULPS            constants<>+512(SB), Z20, Z25
+	VSUBPS            Z21, Z4, Z4
+	VSUBPS            Z22, Z11, Z11
+	VSUBPS            Z23, Z12, Z12
+	VSUBPS            Z24, Z13, Z13
+	VSUBPS            Z25, Z14, Z14
+	VMULPS            constants<>+576(SB), Z4, Z21
+	VMULPS            constants<>+576(SB), Z11, Z22
+	VMULPS            constants<>+576(SB), Z12, Z23
+	VMULPS            constants<>+576(SB), Z13, Z24
+	VMULPS            constants<>+576(SB), Z14, Z25
+	VADDPS            constants<>+640(SB), Z21, Z21
+	VADDPS            constants<>+640(SB), Z22, Z22
+	VADDPS            constants<>+640(SB), Z23, Z23
+	VADDPS            constants<>+640(SB), Z24, Z24
+	VADDPS            constants<>+640(SB), Z25, Z25
+	VMULPS            Z4, Z21, Z21
+	VMULPS            Z11, Z22, Z22
+	VMULPS            Z12, Z23, Z23
+	VMULPS            Z13, Z24, Z24
+	VMULPS            Z14, Z25, Z25
+	VADDPS            constants<>+704(SB), Z21, Z21
+	VADDPS            constants<>+704(SB), Z22, Z22
+	VADDPS            constants<>+704(SB), Z23, Z23
+	VADDPS            constants<>+704(SB), Z24, Z24
+	VADDPS            constants<>+704(SB), Z25, Z25
+	VMULPS            Z4, Z21, Z21
+	VMULPS            Z11, Z22, Z22
+	VMULPS            Z12, Z23, Z23
+	VMULPS            Z13, Z24, Z24
+	VMULPS            Z14, Z25, Z25
+	VADDPS            constants<>+768(SB), Z21, Z21
+	VADDPS            constants<>+768(SB), Z22, Z22
+	VADDPS            constants<>+768(SB), Z23, Z23
+	VADDPS            constants<>+768(SB), Z24, Z24
+	VADDPS            constants<>+768(SB), Z25, Z25
+	VMULPS            Z4, Z21, Z21
+	VMULPS            Z11, Z22, Z22
+	VMULPS            Z12, Z23, Z23
+	VMULPS            Z13, Z24, Z24
+	VMULPS            Z14, Z25, Z25
+	VADDPS            constants<>+832(SB), Z21, Z21
+	VADDPS            constants<>+832(SB), Z22, Z22
+	VADDPS            constants<>+832(SB), Z23, Z23
+	VADDPS            constants<>+832(SB), Z24, Z24
+	VADDPS            constants<>+832(SB), Z25, Z25
+	VMULPS            Z4, Z4, Z26
+	VMULPS            Z11, Z11, Z27
+	VMULPS            Z12, Z12, Z28
+	VMULPS            Z13, Z13, Z29
+	VMULPS            Z14, Z14, Z30
+	VMULPS            Z26, Z21, Z21
+	VMULPS            Z27, Z22, Z22
+	VMULPS            Z28, Z23, Z23
+	VMULPS            Z29, Z24, Z24
+	VMULPS            Z30, Z25, Z25
+	VADDPS            Z4, Z21, Z4
+	VADDPS            Z11, Z22, Z11
+	VADDPS            Z12, Z23, Z12
+	VADDPS            Z13, Z24, Z13
+	VADDPS            Z14, Z25, Z14
+	VADDPS            constants<>+896(SB), Z4, Z4
+	VADDPS            constants<>+896(SB), Z11, Z11
+	VADDPS            constants<>+896(SB), Z12, Z12
+	VADDPS            constants<>+896(SB), Z13, Z13
+	VADDPS            constants<>+896(SB), Z14, Z14
+	VSCALEFPS         Z16, Z4, Z4
+	VSCALEFPS         Z17, Z11, Z11
+	VSCALEFPS         Z18, Z12, Z12
+	VSCALEFPS         Z19, Z13, Z13
+	VSCALEFPS         Z20, Z14, Z14
+	VMOVUPS           Z4, (AX)
+	VEXTRACTF32X4     $0x00, Z14, K1, 64(AX)
+	VMOVUPS           Z11, (AX)(DX*1)
+	VEXTRACTF32X4     $0x01, Z14, K1, 64(AX)(DX*1)
+	VMOVUPS           Z12, (AX)(DX*2)
+	VEXTRACTF32X4     $0x02, Z14, K1, 64(AX)(DX*2)
+	VMOVUPS           Z13, (AX)(R9*1)
+	VEXTRACTF32X4     $0x03, Z14, K1, 64(AX)(R9*1)
+	VMOVUPS           Z4, Z4
+	VMOVUPS           Z11, Z11
+	VMOVUPS           Z12, Z12
+	VMOVUPS           Z13, Z13
+	VADDPS            Z14, Z4, K1, Z4
+	VSHUFF32X4        $0x01, Z14, Z14, Z16
+	VADDPS            Z16, Z11, K1, Z11
+	VSHUFF32X4        $0x02, Z14, Z14, Z16
+	VADDPS            Z16, Z12, K1, Z12
+	VSHUFF32X4        $0x03, Z14, Z14, Z14
+	VADDPS            Z14, Z13, K1, Z13
+	VSHUFF32X4        $0x44, Z11, Z4, Z14
+	VSHUFF32X4        $0xee, Z11, Z4, Z4
+	VADDPS            Z4, Z14, Z14
+	VSHUFF32X4        $0x44, Z13, Z12, Z4
+	VSHUFF32X4        $0xee, Z13, Z12, Z11
+	VADDPS            Z11, Z4, Z4
+	VSHUFF32X4        $0x88, Z4, Z14, Z11
+	VSHUFF32X4        $0xdd, Z4, Z14, Z4
+	VADDPS            Z4, Z11, Z11
+	VPERMILPS         $0x0e, Z11, Z4
+	VADDPS            Z4, Z11, Z11
+	VPERMILPS         $0x01, Z11, Z4
+	VADDPS            Z4, Z11, Z11
+	VUNPCKLPS         Z11, Z15, Z4
+	VMOVLPS           X4, (R8)
+	VSHUFF32X4        $0x01, Z4, Z4, Z11
+	VMOVLPS           X11, 8(R8)
+	VSHUFF32X4        $0x02, Z4, Z4, Z11
+	VMOVLPS           X11, 16(R8)
+	VSHUFF32X4        $0x03, Z4, Z4, Z4
+	VMOVLPS           X4, 24(R8)
+	ADDQ              $0x20, R8
+	LEAQ              (AX)(DX*4), AX
+	SUBQ              $0x04, BX
+	JGE               quad
+
+few:
+	ADDQ $0x04, BX
+	JNZ  single
+	VZEROUPPER
+	RET
+
+single:
+	SUBQ $0x02, BX
+	JLT  single1
+
+group1:
+	LEAQ    (AX)(DX*1), R10
+	LEAQ    (SI)(DI*1), R11
+	VMOVUPS Z1, Z4
+	XORQ    CX, CX
+	MOVQ    SI, R9
+	SUBQ    $0x40, R9
+	JLT     fewer4x2
+
+vectors4x2:
+	VMOVUPS (AX)(CX*1), Z11
+	VMOVUPS 64(AX)(CX*1), Z12
+	VMOVUPS 128(AX)(CX*1), Z13
+	VMOVUPS 192(AX)(CX*1), Z14
+	VMULPS  Z0, Z11, Z11
+	VMULPS  Z0, Z12, Z12
+	VMULPS  Z0, Z13, Z13
+	VMULPS  Z0, Z14, Z14
+	VMAXPS  Z4, Z11, Z4
+	VMAXPS  Z4, Z12, Z4
+	VMAXPS  Z4, Z13, Z4
+	VMAXPS  Z4, Z14, Z4
+	ADDQ    $0x00000100, CX
+	SUBQ    $0x40, R9
+	JGE     vectors4x2
+
+fewer4x2:
+	ADDQ $0x40, R9
+	SUBQ $0x20, R9
+	JLT  fewer2x2
+
+vectors2x2:
+	VMOVUPS (AX)(CX*1), Z11
+	VMOVUPS 64(AX)(CX*1), Z12
+	VMULPS  Z0, Z11, Z11
+	VMULPS  Z0, Z12, Z12
+	VMAXPS  Z4, Z11, Z4
+	VMAXPS  Z4, Z12, Z4
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x20, R9
+	JGE     vectors2x2
+
+fewer2x2:
+	ADDQ $0x20, R9
+	SUBQ $0x10, R9
+	JLT  tail2
 
 vectors1x2:
-	VMOVUPS (AX)(R8*1), Z6
-	VMULPS  Z0, Z6, Z6
-	VMOVUPS Z6, (AX)(R8*1)
-	VMAXPS  Z5, Z6, Z5
-	VMOVUPS Z5, Z5
-	ADDQ    $0x40, R8
+	VMOVUPS (AX)(CX*1), Z11
+	VMULPS  Z0, Z11, Z11
+	VMAXPS  Z4, Z11, Z4
+	ADDQ    $0x00000040, CX
 	SUBQ    $0x10, R9
 	JGE     vectors1x2
 
 tail2:
 	ADDQ      $0x10, R9
 	JZ        done2
-	LEAQ      masks<>+64(SB), R10
+	LEAQ      masks<>+64(SB), R12
 	SHLQ      $0x02, R9
-	SUBQ      R9, R10
-	VMOVDQU32 (R10), Z6
-	VPTESTMD  Z6, Z6, K1
-	VMOVUPS.Z (AX)(R8*1), K1, Z6
-	VMULPS    Z0, Z6, Z6
-	VMOVUPS   Z6, K1, (AX)(R8*1)
-	VBLENDMPS Z6, Z1, K1, Z7
-	VMAXPS    Z5, Z7, Z5
-	VMOVUPS   Z5, Z5
+	SUBQ      R9, R12
+	VMOVDQU32 (R12), Z11
+	VPTESTMD  Z11, Z11, K1
+	VMOVUPS.Z (AX)(CX*1), K1, Z11
+	VMULPS    Z0, Z11, Z11
+	VBLENDMPS Z11, Z1, K1, Z5
+	VMAXPS    Z4, Z5, Z4
 
 done2:
-	VEXTRACTF64X4 $0x01, Z5, Y6
-	VMAXPS        Y5, Y6, Y6
-	VEXTRACTF128  $0x01, Y6, X5
-	VMAXPS        X6, X5, X5
-	VPERMILPS     $0x0e, X5, X6
-	VMAXPS        X5, X6, X5
-	VPERMILPS     $0x01, X5, X6
-	VMAXPS        X5, X6, X5
-	VMOVSS        X5, (DI)
-	VBROADCASTSS  X5, Z5
-	VMOVUPS       constants<>+0(SB), Z6
-	XORQ          R8, R8
-	MOVQ          BX, R9
-	SUBQ          $0x10, R9
-	JLT           tail3
+	VEXTRACTF64X4 $0x01, Z4, Y11
+	VMAXPS        Y4, Y11, Y11
+	VEXTRACTF128  $0x01, Y11, X4
+	VMAXPS        X11, X4, X4
+	VPERMILPS     $0x0e, X4, X11
+	VMAXPS        X4, X11, X4
+	VPERMILPS     $0x01, X4, X11
+	VMAXPS        X4, X11, X4
+	VMOVSS        X4, (R8)
+	VMOVUPS       Z1, Z4
+	XORQ          CX, CX
+	MOVQ          R11, R9
+	SUBQ          $0x40, R9
+	JLT           fewer4x3
+
+vectors4x3:
+	VMOVUPS (R10)(CX*1), Z11
+	VMOVUPS 64(R10)(CX*1), Z12
+	VMOVUPS 128(R10)(CX*1), Z13
+	VMOVUPS 192(R10)(CX*1), Z14
+	VMULPS  Z0, Z11, Z11
+	VMULPS  Z0, Z12, Z12
+	VMULPS  Z0, Z13, Z13
+	VMULPS  Z0, Z14, Z14
+	VMAXPS  Z4, Z11, Z4
+	VMAXPS  Z4, Z12, Z4
+	VMAXPS  Z4, Z13, Z4
+	VMAXPS  Z4, Z14, Z4
+	ADDQ    $0x00000100, CX
+	SUBQ    $0x40, R9
+	JGE     vectors4x3
+
+fewer4x3:
+	ADDQ $0x40, R9
+	SUBQ $0x20, R9
+	JLT  fewer2x3
+
+vectors2x3:
+	VMOVUPS (R10)(CX*1), Z11
+	VMOVUPS 64(R10)(CX*1), Z12
+	VMULPS  Z0, Z11, Z11
+	VMULPS  Z0, Z12, Z12
+	VMAXPS  Z4, Z11, Z4
+	VMAXPS  Z4, Z12, Z4
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x20, R9
+	JGE     vectors2x3
+
+fewer2x3:
+	ADDQ $0x20, R9
+	SUBQ $0x10, R9
+	JLT  tail3
 
 vectors1x3:
-	VMOVUPS (AX)(R8*1), Z9
-	VSUBPS  Z5, Z9, Z9
-	VMINPS  Z9, Z4, Z9
-	VMAXPS  Z9, Z3, Z9
-	VMULPS  constants<>+384(SB), Z9, Z10
-	VADDPS  constants<>+448(SB), Z10, Z10
-	VSUBPS  constants<>+448(SB), Z10, Z11
-	VMULPS  constants<>+512(SB), Z11, Z12
-	VSUBPS  Z12, Z9, Z9
-	VMULPS  constants<>+576(SB), Z11, Z11
-	VSUBPS  Z11, Z9, Z9
-	VMULPS  constants<>+640(SB), Z9, Z11
-	VADDPS  constants<>+704(SB), Z11, Z11
-	VMULPS  Z9, Z11, Z11
-	VADDPS  constants<>+768(SB), Z11, Z11
-	VMULPS  Z9, Z11, Z11
-	VADDPS  constants<>+832(SB), Z11, Z11
-	VMULPS  Z9, Z11, Z11
-	VADDPS  constants<>+896(SB), Z11, Z11
-	VMULPS  Z9, Z9, Z12
-	VMULPS  Z12, Z11, Z11
-	VADDPS  Z9, Z11, Z9
-	VADDPS  constants<>+960(SB), Z9, Z9
-	VPSUBD  constants<>+448(SB), Z10, Z10
-	VPSRAD  $0x01, Z10, Z11
-	VPSUBD  Z11, Z10, Z10
-	VPADDD  constants<>+1024(SB), Z11, Z11
-	VPSLLD  $0x17, Z11, Z11
-	VMULPS  Z11, Z9, Z9
-	VPADDD  constants<>+1024(SB), Z10, Z10
-	VPSLLD  $0x17, Z10, Z10
-	VMULPS  Z10, Z9, Z9
-	VMOVUPS Z9, (AX)(R8*1)
-	VADDPS  Z9, Z6, Z6
-	ADDQ    $0x40, R8
+	VMOVUPS (R10)(CX*1), Z11
+	VMULPS  Z0, Z11, Z11
+	VMAXPS  Z4, Z11, Z4
+	ADDQ    $0x00000040, CX
 	SUBQ    $0x10, R9
 	JGE     vectors1x3
 
 tail3:
 	ADDQ      $0x10, R9
 	JZ        done3
+	LEAQ      masks<>+64(SB), R12
+	SHLQ      $0x02, R9
+	SUBQ      R9, R12
+	VMOVDQU32 (R12), Z11
+	VPTESTMD  Z11, Z11, K1
+	VMOVUPS.Z (R10)(CX*1), K1, Z11
+	VMULPS    Z0, Z11, Z11
+	VBLENDMPS Z11, Z1, K1, Z6
+	VMAXPS    Z4, Z6, Z4
+
+done3:
+	VEXTRACTF64X4 $0x01, Z4, Y11
+	VMAXPS        Y4, Y11, Y11
+	VEXTRACTF128  $0x01, Y11, X4
+	VMAXPS        X11, X4, X4
+	VPERMILPS     $0x0e, X4, X11
+	VMAXPS        X4, X11, X4
+	VPERMILPS     $0x01, X4, X11
+	VMAXPS        X4, X11, X4
+	VMOVSS        X4, 8(R8)
+	VBROADCASTSS  (R8), Z4
+	VMOVUPS       constants<>+0(SB), Z11
+	XORQ          CX, CX
+	MOVQ          SI, R9
+	SUBQ          $0x40, R9
+	JLT           fewer4x4
+
+vectors4x4:
+	VMOVUPS     (AX)(CX*1), Z12
+	VMOVUPS     64(AX)(CX*1), Z13
+	VMOVUPS     128(AX)(CX*1), Z14
+	VMOVUPS     192(AX)(CX*1), Z15
+	VMULPS      Z0, Z12, Z12
+	VMULPS      Z0, Z13, Z13
+	VMULPS      Z0, Z14, Z14
+	VMULPS      Z0, Z15, Z15
+	VSUBPS      Z4, Z12, Z12
+	VSUBPS      Z4, Z13, Z13
+	VSUBPS      Z4, Z14, Z14
+	VSUBPS      Z4, Z15, Z15
+	VMAXPS      Z12, Z3, Z12
+	VMAXPS      Z13, Z3, Z13
+	VMAXPS      Z14, Z3, Z14
+	VMAXPS      Z15, Z3, Z15
+	VMULPS      constants<>+384(SB), Z12, Z16
+	VMULPS      constants<>+384(SB), Z13, Z17
+	VMULPS      constants<>+384(SB), Z14, Z18
+	VMULPS      constants<>+384(SB), Z15, Z19
+	VRNDSCALEPS $0x08, Z16, Z16
+	VRNDSCALEPS $0x08, Z17, Z17
+	VRNDSCALEPS $0x08, Z18, Z18
+	VRNDSCALEPS $0x08, Z19, Z19
+	VMULPS      constants<>+448(SB), Z16, Z20
+	VMULPS      constants<>+448(SB), Z17, Z21
+	VMULPS      constants<>+448(SB), Z18, Z22
+	VMULPS      constants<>+448(SB), Z19, Z23
+	VSUBPS      Z20, Z12, Z12
+	VSUBPS      Z21, Z13, Z13
+	VSUBPS      Z22, Z14, Z14
+	VSUBPS      Z23, Z15, Z15
+	VMULPS      constants<>+512(SB), Z16, Z20
+	VMULPS      constants<>+512(SB), Z17, Z21
+	VMULPS      constants<>+512(SB), Z18, Z22
+	VMULPS      constants<>+512(SB), Z19, Z23
+	VSUBPS      Z20, Z12, Z12
+	VSUBPS      Z21, Z13, Z13
+	VSUBPS      Z22, Z14, Z14
+	VSUBPS      Z23, Z15, Z15
+	VMULPS      constants<>+576(SB), Z12, Z20
+	VMULPS      constants<>+576(SB), Z13, Z21
+	VMULPS      constants<>+576(SB), Z14, Z22
+	VMULPS      constants<>+576(SB), Z15, Z23
+	VADDPS      constants<>+640(SB), Z20, Z20
+	VADDPS      constants<>+640(SB), Z21, Z21
+	VADDPS      constants<>+640(SB), Z22, Z22
+	VADDPS      constants<>+640(SB), Z23, Z23
+	VMULPS      Z12, Z20, Z20
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VADDPS      constants<>+704(SB), Z20, Z20
+	VADDPS      constants<>+704(SB), Z21, Z21
+	VADDPS      constants<>+704(SB), Z22, Z22
+	VADDPS      constants<>+704(SB), Z23, Z23
+	VMULPS      Z12, Z20, Z20
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VADDPS      constants<>+768(SB), Z20, Z20
+	VADDPS      constants<>+768(SB), Z21, Z21
+	VADDPS      constants<>+768(SB), Z22, Z22
+	VADDPS      constants<>+768(SB), Z23, Z23
+	VMULPS      Z12, Z20, Z20
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VADDPS      constants<>+832(SB), Z20, Z20
+	VADDPS      constants<>+832(SB), Z21, Z21
+	VADDPS      constants<>+832(SB), Z22, Z22
+	VADDPS      constants<>+832(SB), Z23, Z23
+	VMULPS      Z12, Z12, Z24
+	VMULPS      Z13, Z13, Z25
+	VMULPS      Z14, Z14, Z26
+	VMULPS      Z15, Z15, Z27
+	VMULPS      Z24, Z20, Z20
+	VMULPS      Z25, Z21, Z21
+	VMULPS      Z26, Z22, Z22
+	VMULPS      Z27, Z23, Z23
+	VADDPS      Z12, Z20, Z12
+	VADDPS      Z13, Z21, Z13
+	VADDPS      Z14, Z22, Z14
+	VADDPS      Z15, Z23, Z15
+	VADDPS      constants<>+896(SB), Z12, Z12
+	VADDPS      constants<>+896(SB), Z13, Z13
+	VADDPS      constants<>+896(SB), Z14, Z14
+	VADDPS      constants<>+896(SB), Z15, Z15
+	VSCALEFPS   Z16, Z12, Z12
+	VSCALEFPS   Z17, Z13, Z13
+	VSCALEFPS   Z18, Z14, Z14
+	VSCALEFPS   Z19, Z15, Z15
+	VMOVUPS     Z12, (AX)(CX*1)
+	VMOVUPS     Z13, 64(AX)(CX*1)
+	VMOVUPS     Z14, 128(AX)(CX*1)
+	VMOVUPS     Z15, 192(AX)(CX*1)
+	VADDPS      Z12, Z11, Z11
+	VADDPS      Z13, Z11, Z11
+	VADDPS      Z14, Z11, Z11
+	VADDPS      Z15, Z11, Z11
+	ADDQ        $0x00000100, CX
+	SUBQ        $0x40, R9
+	JGE         vectors4x4
+
+fewer4x4:
+	ADDQ $0x40, R9
+	SUBQ $0x20, R9
+	JLT  fewer2x4
+
+vectors2x4:
+	VMOVUPS     (AX)(CX*1), Z12
+	VMOVUPS     64(AX)(CX*1), Z13
+	VMULPS      Z0, Z12, Z12
+	VMULPS      Z0, Z13, Z13
+	VSUBPS      Z4, Z12, Z12
+	VSUBPS      Z4, Z13, Z13
+	VMAXPS      Z12, Z3, Z12
+	VMAXPS      Z13, Z3, Z13
+	VMULPS      constants<>+384(SB), Z12, Z14
+	VMULPS      constants<>+384(SB), Z13, Z15
+	VRNDSCALEPS $0x08, Z14, Z14
+	VRNDSCALEPS $0x08, Z15, Z15
+	VMULPS      constants<>+448(SB), Z14, Z16
+	VMULPS      constants<>+448(SB), Z15, Z17
+	VSUBPS      Z16, Z12, Z12
+	VSUBPS      Z17, Z13, Z13
+	VMULPS      constants<>+512(SB), Z14, Z16
+	VMULPS      constants<>+512(SB), Z15, Z17
+	VSUBPS      Z16, Z12, Z12
+	VSUBPS      Z17, Z13, Z13
+	VMULPS      constants<>+576(SB), Z12, Z16
+	VMULPS      constants<>+576(SB), Z13, Z17
+	VADDPS      constants<>+640(SB), Z16, Z16
+	VADDPS      constants<>+640(SB), Z17, Z17
+	VMULPS      Z12, Z16, Z16
+	VMULPS      Z13, Z17, Z17
+	VADDPS      constants<>+704(SB), Z16, Z16
+	VADDPS      constants<>+704(SB), Z17, Z17
+	VMULPS      Z12, Z16, Z16
+	VMULPS      Z13, Z17, Z17
+	VADDPS      constants<>+768(SB), Z16, Z16
+	VADDPS      constants<>+768(SB), Z17, Z17
+	VMULPS      Z12, Z16, Z16
+	VMULPS      Z13, Z17, Z17
+	VADDPS      constants<>+832(SB), Z16, Z16
+	VADDPS      constants<>+832(SB), Z17, Z17
+	VMULPS      Z12, Z12, Z18
+	VMULPS      Z13, Z13, Z19
+	VMULPS      Z18, Z16, Z16
+	VMULPS      Z19, Z17, Z17
+	VADDPS      Z12, Z16, Z12
+	VADDPS      Z13, Z17, Z13
+	VADDPS      constants<>+896(SB), Z12, Z12
+	VADDPS      constants<>+896(SB), Z13, Z13
+	VSCALEFPS   Z14, Z12, Z12
+	VSCALEFPS   Z15, Z13, Z13
+	VMOVUPS     Z12, (AX)(CX*1)
+	VMOVUPS     Z13, 64(AX)(CX*1)
+	VADDPS      Z12, Z11, Z11
+	VADDPS      Z13, Z11, Z11
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, R9
+	JGE         vectors2x4
+
+fewer2x4:
+	ADDQ $0x20, R9
+	SUBQ $0x10, R9
+	JLT  tail4
+
+vectors1x4:
+	VMOVUPS     (AX)(CX*1), Z12
+	VMULPS      Z0, Z12, Z12
+	VSUBPS      Z4, Z12, Z12
+	VMAXPS      Z12, Z3, Z12
+	VMULPS      constants<>+384(SB), Z12, Z13
+	VRNDSCALEPS $0x08, Z13, Z13
+	VMULPS      constants<>+448(SB), Z13, Z14
+	VSUBPS      Z14, Z12, Z12
+	VMULPS      constants<>+512(SB), Z13, Z14
+	VSUBPS      Z14, Z12, Z12
+	VMULPS      constants<>+576(SB), Z12, Z14
+	VADDPS      constants<>+640(SB), Z14, Z14
+	VMULPS      Z12, Z14, Z14
+	VADDPS      constants<>+704(SB), Z14, Z14
+	VMULPS      Z12, Z14, Z14
+	VADDPS      constants<>+768(SB), Z14, Z14
+	VMULPS      Z12, Z14, Z14
+	VADDPS      constants<>+832(SB), Z14, Z14
+	VMULPS      Z12, Z12, Z15
+	VMULPS      Z15, Z14, Z14
+	VADDPS      Z12, Z14, Z12
+	VADDPS      constants<>+896(SB), Z12, Z12
+	VSCALEFPS   Z13, Z12, Z12
+	VMOVUPS     Z12, (AX)(CX*1)
+	VADDPS      Z12, Z11, Z11
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, R9
+	JGE         vectors1x4
+
+tail4:
+	ADDQ        $0x10, R9
+	JZ          done4
+	LEAQ        masks<>+64(SB), R12
+	SHLQ        $0x02, R9
+	SUBQ        R9, R12
+	VMOVDQU32   (R12), Z12
+	VPTESTMD    Z12, Z12, K1
+	VMOVUPS.Z   (AX)(CX*1), K1, Z12
+	VMULPS      Z0, Z12, Z12
+	VSUBPS      Z4, Z12, Z4
+	VMAXPS      Z4, Z3, Z4
+	VMULPS      constants<>+384(SB), Z4, Z12
+	VRNDSCALEPS $0x08, Z12, Z12
+	VMULPS      constants<>+448(SB), Z12, Z13
+	VSUBPS      Z13, Z4, Z4
+	VMULPS      constants<>+512(SB), Z12, Z13
+	VSUBPS      Z13, Z4, Z4
+	VMULPS      constants<>+576(SB), Z4, Z13
+	VADDPS      constants<>+640(SB), Z13, Z13
+	VMULPS      Z4, Z13, Z13
+	VADDPS      constants<>+704(SB), Z13, Z13
+	VMULPS      Z4, Z13, Z13
+	VADDPS      constants<>+768(SB), Z13, Z13
+	VMULPS      Z4, Z13, Z13
+	VADDPS      constants<>+832(SB), Z13, Z13
+	VMULPS      Z4, Z4, Z14
+	VMULPS      Z14, Z13, Z13
+	VADDPS      Z4, Z13, Z4
+	VADDPS      constants<>+896(SB), Z4, Z4
+	VSCALEFPS   Z12, Z4, Z4
+	VMOVUPS     Z4, K1, (AX)(CX*1)
+	VBLENDMPS   Z4, Z2, K1, Z7
+	VADDPS      Z7, Z11, Z11
+
+done4:
+	VEXTRACTF64X4 $0x01, Z11, Y4
+	VADDPS        Y4, Y11, Y4
+	VEXTRACTF128  $0x01, Y4, X11
+	VADDPS        X11, X4, X11
+	VPERMILPS     $0x0e, X11, X4
+	VADDPS        X4, X11, X11
+	VPERMILPS     $0x01, X11, X4
+	VADDPS        X4, X11, X11
+	VMOVSS        X11, 4(R8)
+	VBROADCASTSS  8(R8), Z4
+	VMOVUPS       constants<>+0(SB), Z11
+	XORQ          CX, CX
+	MOVQ          R11, R9
+	SUBQ          $0x40, R9
+	JLT           fewer4x5
+
+vectors4x5:
+	VMOVUPS     (R10)(CX*1), Z12
+	VMOVUPS     64(R10)(CX*1), Z13
+	VMOVUPS     128(R10)(CX*1), Z14
+	VMOVUPS     192(R10)(CX*1), Z15
+	VMULPS      Z0, Z12, Z12
+	VMULPS      Z0, Z13, Z13
+	VMULPS      Z0, Z14, Z14
+	VMULPS      Z0, Z15, Z15
+	VSUBPS      Z4, Z12, Z12
+	VSUBPS      Z4, Z13, Z13
+	VSUBPS      Z4, Z14, Z14
+	VSUBPS      Z4, Z15, Z15
+	VMAXPS      Z12, Z3, Z12
+	VMAXPS      Z13, Z3, Z13
+	VMAXPS      Z14, Z3, Z14
+	VMAXPS      Z15, Z3, Z15
+	VMULPS      constants<>+384(SB), Z12, Z16
+	VMULPS      constants<>+384(SB), Z13, Z17
+	VMULPS      constants<>+384(SB), Z14, Z18
+	VMULPS      constants<>+384(SB), Z15, Z19
+	VRNDSCALEPS $0x08, Z16, Z16
+	VRNDSCALEPS $0x08, Z17, Z17
+	VRNDSCALEPS $0x08, Z18, Z18
+	VRNDSCALEPS $0x08, Z19, Z19
+	VMULPS      constants<>+448(SB), Z16, Z20
+	VMULPS      constants<>+448(SB), Z17, Z21
+	VMULPS      constants<>+448(SB), Z18, Z22
+	VMULPS      constants<>+448(SB), Z19, Z23
+	VSUBPS      Z20, Z12, Z12
+	VSUBPS      Z21, Z13, Z13
+	VSUBPS      Z22, Z14, Z14
+	VSUBPS      Z23, Z15, Z15
+	VMULPS      constants<>+512(SB), Z16, Z20
+	VMULPS      constants<>+512(SB), Z17, Z21
+	VMULPS      constants<>+512(SB), Z18, Z22
+	VMULPS      constants<>+512(SB), Z19, Z23
+	VSUBPS      Z20, Z12, Z12
+	VSUBPS      Z21, Z13, Z13
+	VSUBPS      Z22, Z14, Z14
+	VSUBPS      Z23, Z15, Z15
+	VMULPS      constants<>+576(SB), Z12, Z20
+	VMULPS      constants<>+576(SB), Z13, Z21
+	VMULPS      constants<>+576(SB), Z14, Z22
+	VMULPS      constants<>+576(SB), Z15, Z23
+	VADDPS      constants<>+640(SB), Z20, Z20
+	VADDPS      constants<>+640(SB), Z21, Z21
+	VADDPS      constants<>+640(SB), Z22, Z22
+	VADDPS      constants<>+640(SB), Z23, Z23
+	VMULPS      Z12, Z20, Z20
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VADDPS      constants<>+704(SB), Z20, Z20
+	VADDPS      constants<>+704(SB), Z21, Z21
+	VADDPS      constants<>+704(SB), Z22, Z22
+	VADDPS      constants<>+704(SB), Z23, Z23
+	VMULPS      Z12, Z20, Z20
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VADDPS      constants<>+768(SB), Z20, Z20
+	VADDPS      constants<>+768(SB), Z21, Z21
+	VADDPS      constants<>+768(SB), Z22, Z22
+	VADDPS      constants<>+768(SB), Z23, Z23
+	VMULPS      Z12, Z20, Z20
+	VMULPS      Z13, Z21, Z21
+	VMULPS      Z14, Z22, Z22
+	VMULPS      Z15, Z23, Z23
+	VADDPS      constants<>+832(SB), Z20, Z20
+	VADDPS      constants<>+832(SB), Z21, Z21
+	VADDPS      constants<>+832(SB), Z22, Z22
+	VADDPS      constants<>+832(SB), Z23, Z23
+	VMULPS      Z12, Z12, Z24
+	VMULPS      Z13, Z13, Z25
+	VMULPS      Z14, Z14, Z26
+	VMULPS      Z15, Z15, Z27
+	VMULPS      Z24, Z20, Z20
+	VMULPS      Z25, Z21, Z21
+	VMULPS      Z26, Z22, Z22
+	VMULPS      Z27, Z23, Z23
+	VADDPS      Z12, Z20, Z12
+	VADDPS      Z13, Z21, Z13
+	VADDPS      Z14, Z22, Z14
+	VADDPS      Z15, Z23, Z15
+	VADDPS      constants<>+896(SB), Z12, Z12
+	VADDPS      constants<>+896(SB), Z13, Z13
+	VADDPS      constants<>+896(SB), Z14, Z14
+	VADDPS      constants<>+896(SB), Z15, Z15
+	VSCALEFPS   Z16, Z12, Z12
+	VSCALEFPS   Z17, Z13, Z13
+	VSCALEFPS   Z18, Z14, Z14
+	VSCALEFPS   Z19, Z15, Z15
+	VMOVUPS     Z12, (R10)(CX*1)
+	VMOVUPS     Z13, 64(R10)(CX*1)
+	VMOVUPS     Z14, 128(R10)(CX*1)
+	VMOVUPS     Z15, 192(R10)(CX*1)
+	VADDPS      Z12, Z11, Z11
+	VADDPS      Z13, Z11, Z11
+	VADDPS      Z14, Z11, Z11
+	VADDPS      Z15, Z11, Z11
+	ADDQ        $0x00000100, CX
+	SUBQ        $0x40, R9
+	JGE         vectors4x5
+
+fewer4x5:
+	ADDQ $0x40, R9
+	SUBQ $0x20, R9
+	JLT  fewer2x5
+
+vectors2x5:
+	VMOVUPS     (R10)(CX*1), Z12
+	VMOVUPS     64(R10)(CX*1), Z13
+	VMULPS      Z0, Z12, Z12
+	VMULPS      Z0, Z13, Z13
+	VSUBPS      Z4, Z12, Z12
+	VSUBPS      Z4, Z13, Z13
+	VMAXPS      Z12, Z3, Z12
+	VMAXPS      Z13, Z3, Z13
+	VMULPS      constants<>+384(SB), Z12, Z14
+	VMULPS      constants<>+384(SB), Z13, Z15
+	VRNDSCALEPS $0x08, Z14, Z14
+	VRNDSCALEPS $0x08, Z15, Z15
+	VMULPS      constants<>+448(SB), Z14, Z16
+	VMULPS      constants<>+448(SB), Z15, Z17
+	VSUBPS      Z16, Z12, Z12
+	VSUBPS      Z17, Z13, Z13
+	VMULPS      constants<>+512(SB), Z14, Z16
+	VMULPS      constants<>+512(SB), Z15, Z17
+	VSUBPS      Z16, Z12, Z12
+	VSUBPS      Z17, Z13, Z13
+	VMULPS      constants<>+576(SB), Z12, Z16
+	VMULPS      constants<>+576(SB), Z13, Z17
+	VADDPS      constants<>+640(SB), Z16, Z16
+	VADDPS      constants<>+640(SB), Z17, Z17
+	VMULPS      Z12, Z16, Z16
+	VMULPS      Z13, Z17, Z17
+	VADDPS      constants<>+704(SB), Z16, Z16
+	VADDPS      constants<>+704(SB), Z17, Z17
+	VMULPS      Z12, Z16, Z16
+	VMULPS      Z13, Z17, Z17
+	VADDPS      constants<>+768(SB), Z16, Z16
+	VADDPS      constants<>+768(SB), Z17, Z17
+	VMULPS      Z12, Z16, Z16
+	VMULPS      Z13, Z17, Z17
+	VADDPS      constants<>+832(SB), Z16, Z16
+	VADDPS      constants<>+832(SB), Z17, Z17
+	VMULPS      Z12, Z12, Z18
+	VMULPS      Z13, Z13, Z19
+	VMULPS      Z18, Z16, Z16
+	VMULPS      Z19, Z17, Z17
+	VADDPS      Z12, Z16, Z12
+	VADDPS      Z13, Z17, Z13
+	VADDPS      constants<>+896(SB), Z12, Z12
+	VADDPS      constants<>+896(SB), Z13, Z13
+	VSCALEFPS   Z14, Z12, Z12
+	VSCALEFPS   Z15, Z13, Z13
+	VMOVUPS     Z12, (R10)(CX*1)
+	VMOVUPS     Z13, 64(R10)(CX*1)
+	VADDPS      Z12, Z11, Z11
+	VADDPS      Z13, Z11, Z11
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, R9
+	JGE         vectors2x5
+
+fewer2x5:
+	ADDQ $0x20, R9
+	SUBQ $0x10, R9
+	JLT  tail5
+
+vectors1x5:
+	VMOVUPS     (R10)(CX*1), Z12
+	VMULPS      Z0, Z12, Z12
+	VSUBPS      Z4, Z12, Z12
+	VMAXPS      Z12, Z3, Z12
+	VMULPS      constants<>+384(SB), Z12, Z13
+	VRNDSCALEPS $0x08, Z13, Z13
+	VMULPS      constants<>+448(SB), Z13, Z14
+	VSUBPS      Z14, Z12, Z12
+	VMULPS      constants<>+512(SB), Z13, Z14
+	VSUBPS      Z14, Z12, Z12
+	VMULPS      constants<>+576(SB), Z12, Z14
+	VADDPS      constants<>+640(SB), Z14, Z14
+	VMULPS      Z12, Z14, Z14
+	VADDPS      constants<>+704(SB), Z14, Z14
+	VMULPS      Z12, Z14, Z14
+	VADDPS      constants<>+768(SB), Z14, Z14
+	VMULPS      Z12, Z14, Z14
+	VADDPS      constants<>+832(SB), Z14, Z14
+	VMULPS      Z12, Z12, Z15
+	VMULPS      Z15, Z14, Z14
+	VADDPS      Z12, Z14, Z12
+	VADDPS      constants<>+896(SB), Z12, Z12
+	VSCALEFPS   Z13, Z12, Z12
+	VMOVUPS     Z12, (R10)(CX*1)
+	VADDPS      Z12, Z11, Z11
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, R9
+	JGE         vectors1x5
+
+tail5:
+	ADDQ        $0x10, R9
+	JZ          done5
+	LEAQ        masks<>+64(SB), R11
+	SHLQ        $0x02, R9
+	SUBQ        R9, R11
+	VMOVDQU32   (R11), Z12
+	VPTESTMD    Z12, Z12, K1
+	VMOVUPS.Z   (R10)(CX*1), K1, Z12
+	VMULPS      Z0, Z12, Z12
+	VSUBPS      Z4, Z12, Z4
+	VMAXPS      Z4, Z3, Z4
+	VMULPS      constants<>+384(SB), Z4, Z12
+	VRNDSCALEPS $0x08, Z12, Z12
+	VMULPS      constants<>+448(SB), Z12, Z13
+	VSUBPS      Z13, Z4, Z4
+	VMULPS      constants<>+512(SB), Z12, Z13
+	VSUBPS      Z13, Z4, Z4
+	VMULPS      constants<>+576(SB), Z4, Z13
+	VADDPS      constants<>+640(SB), Z13, Z13
+	VMULPS      Z4, Z13, Z13
+	VADDPS      constants<>+704(SB), Z13, Z13
+	VMULPS      Z4, Z13, Z13
+	VADDPS      constants<>+768(SB), Z13, Z13
+	VMULPS      Z4, Z13, Z13
+	VADDPS      constants<>+832(SB), Z13, Z13
+	VMULPS      Z4, Z4, Z14
+	VMULPS      Z14, Z13, Z13
+	VADDPS      Z4, Z13, Z4
+	VADDPS      constants<>+896(SB), Z4, Z4
+	VSCALEFPS   Z12, Z4, Z4
+	VMOVUPS     Z4, K1, (R10)(CX*1)
+	VBLENDMPS   Z4, Z2, K1, Z8
+	VADDPS      Z8, Z11, Z11
+
+done5:
+	VEXTRACTF64X4 $0x01, Z11, Y4
+	VADDPS        Y4, Y11, Y4
+	VEXTRACTF128  $0x01, Y4, X11
+	VADDPS        X11, X4, X11
+	VPERMILPS     $0x0e, X11, X4
+	VADDPS        X4, X11, X11
+	VPERMILPS     $0x01, X11, X4
+	VADDPS        X4, X11, X11
+	VMOVSS        X11, 12(R8)
+	ADDQ          $0x10, R8
+	ADDQ          DX, AX
+	ADDQ          DI, SI
+	ADDQ          DX, AX
+	ADDQ          DI, SI
+	SUBQ          $0x02, BX
+	JGE           group1
+
+single1:
+	ADDQ $0x02, BX
+	JZ   done1
+
+one1:
+	VMOVUPS Z1, Z4
+	XORQ    CX, CX
+	MOVQ    SI, R9
+	SUBQ    $0x40, R9
+	JLT     fewer4x6
+
+vectors4x6:
+	VMOVUPS (AX)(CX*1), Z5
+	VMOVUPS 64(AX)(CX*1), Z6
+	VMOVUPS 128(AX)(CX*1), Z7
+	VMOVUPS 192(AX)(CX*1), Z8
+	VMULPS  Z0, Z5, Z5
+	VMULPS  Z0, Z6, Z6
+	VMULPS  Z0, Z7, Z7
+	VMULPS  Z0, Z8, Z8
+	VMAXPS  Z4, Z5, Z4
+	VMAXPS  Z4, Z6, Z4
+	VMAXPS  Z4, Z7, Z4
+	VMAXPS  Z4, Z8, Z4
+	ADDQ    $0x00000100, CX
+	SUBQ    $0x40, R9
+	JGE     vectors4x6
+
+fewer4x6:
+	ADDQ $0x40, R9
+	SUBQ $0x20, R9
+	JLT  fewer2x6
+
+vectors2x6:
+	VMOVUPS (AX)(CX*1), Z5
+	VMOVUPS 64(AX)(CX*1), Z6
+	VMULPS  Z0, Z5, Z5
+	VMULPS  Z0, Z6, Z6
+	VMAXPS  Z4, Z5, Z4
+	VMAXPS  Z4, Z6, Z4
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x20, R9
+	JGE     vectors2x6
+
+fewer2x6:
+	ADDQ $0x20, R9
+	SUBQ $0x10, R9
+	JLT  tail6
+
+vectors1x6:
+	VMOVUPS (AX)(CX*1), Z5
+	VMULPS  Z0, Z5, Z5
+	VMAXPS  Z4, Z5, Z4
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x10, R9
+	JGE     vectors1x6
+
+tail6:
+	ADDQ      $0x10, R9
+	JZ        done6
 	LEAQ      masks<>+64(SB), R10
 	SHLQ      $0x02, R9
 	SUBQ      R9, R10
-	VMOVDQU32 (R10), Z9
-	VPTESTMD  Z9, Z9, K1
-	VMOVUPS.Z (AX)(R8*1), K1, Z9
-	VSUBPS    Z5, Z9, Z5
-	VMINPS    Z5, Z4, Z5
-	VMAXPS    Z5, Z3, Z5
-	VMULPS    constants<>+384(SB), Z5, Z9
-	VADDPS    constants<>+448(SB), Z9, Z9
-	VSUBPS    constants<>+448(SB), Z9, Z10
-	VMULPS    constants<>+512(SB), Z10, Z11
-	VSUBPS    Z11, Z5, Z5
-	VMULPS    constants<>+576(SB), Z10, Z10
-	VSUBPS    Z10, Z5, Z5
-	VMULPS    constants<>+640(SB), Z5, Z10
-	VADDPS    constants<>+704(SB), Z10, Z10
-	VMULPS    Z5, Z10, Z10
-	VADDPS    constants<>+768(SB), Z10, Z10
-	VMULPS    Z5, Z10, Z10
-	VADDPS    constants<>+832(SB), Z10, Z10
-	VMULPS    Z5, Z10, Z10
-	VADDPS    constants<>+896(SB), Z10, Z10
-	VMULPS    Z5, Z5, Z11
-	VMULPS    Z11, Z10, Z10
-	VADDPS    Z5, Z10, Z5
-	VADDPS    constants<>+960(SB), Z5, Z5
-	VPSUBD    constants<>+448(SB), Z9, Z9
-	VPSRAD    $0x01, Z9, Z10
-	VPSUBD    Z10, Z9, Z9
-	VPADDD    constants<>+1024(SB), Z10, Z10
-	VPSLLD    $0x17, Z10, Z10
-	VMULPS    Z10, Z5, Z5
-	VPADDD    constants<>+1024(SB), Z9, Z9
-	VPSLLD    $0x17, Z9, Z9
-	VMULPS    Z9, Z5, Z5
-	VMOVUPS   Z5, K1, (AX)(R8*1)
-	VBLENDMPS Z5, Z2, K1, Z8
-	VADDPS    Z8, Z6, Z6
+	VMOVDQU32 (R10), Z5
+	VPTESTMD  Z5, Z5, K1
+	VMOVUPS.Z (AX)(CX*1), K1, Z5
+	VMULPS    Z0, Z5, Z5
+	VBLENDMPS Z5, Z1, K1, Z9
+	VMAXPS    Z4, Z9, Z4
 
-done3:
-	VEXTRACTF64X4 $0x01, Z6, Y5
-	VADDPS        Y5, Y6, Y5
-	VEXTRACTF128  $0x01, Y5, X6
-	VADDPS        X6, X5, X6
-	VPERMILPS     $0x0e, X6, X5
-	VADDPS        X5, X6, X6
-	VPERMILPS     $0x01, X6, X5
-	VADDPS        X5, X6, X6
-	VMOVSS        X6, 4(DI)
-	ADDQ          $0x08, DI
-	ADDQ          CX, AX
-	ADDQ          SI, BX
-	DECQ          DX
-	JNZ           rows1
+done6:
+	VEXTRACTF64X4 $0x01, Z4, Y5
+	VMAXPS        Y4, Y5, Y5
+	VEXTRACTF128  $0x01, Y5, X4
+	VMAXPS        X5, X4, X4
+	VPERMILPS     $0x0e, X4, X5
+	VMAXPS        X4, X5, X4
+	VPERMILPS     $0x01, X4, X5
+	VMAXPS        X4, X5, X4
+	VMOVSS        X4, (R8)
+	VBROADCASTSS  (R8), Z4
+	VMOVUPS       constants<>+0(SB), Z5
+	XORQ          CX, CX
+	MOVQ          SI, R9
+	SUBQ          $0x40, R9
+	JLT           fewer4x7
+
+vectors4x7:
+	VMOVUPS     (AX)(CX*1), Z6
+	VMOVUPS     64(AX)(CX*1), Z7
+	VMOVUPS     128(AX)(CX*1), Z8
+	VMOVUPS     192(AX)(CX*1), Z11
+	VMULPS      Z0, Z6, Z6
+	VMULPS      Z0, Z7, Z7
+	VMULPS      Z0, Z8, Z8
+	VMULPS      Z0, Z11, Z11
+	VSUBPS      Z4, Z6, Z6
+	VSUBPS      Z4, Z7, Z7
+	VSUBPS      Z4, Z8, Z8
+	VSUBPS      Z4, Z11, Z11
+	VMAXPS      Z6, Z3, Z6
+	VMAXPS      Z7, Z3, Z7
+	VMAXPS      Z8, Z3, Z8
+	VMAXPS      Z11, Z3, Z11
+	VMULPS      constants<>+384(SB), Z6, Z12
+	VMULPS      constants<>+384(SB), Z7, Z13
+	VMULPS      constants<>+384(SB), Z8, Z14
+	VMULPS      constants<>+384(SB), Z11, Z15
+	VRNDSCALEPS $0x08, Z12, Z12
+	VRNDSCALEPS $0x08, Z13, Z13
+	VRNDSCALEPS $0x08, Z14, Z14
+	VRNDSCALEPS $0x08, Z15, Z15
+	VMULPS      constants<>+448(SB), Z12, Z16
+	VMULPS      constants<>+448(SB), Z13, Z17
+	VMULPS      constants<>+448(SB), Z14, Z18
+	VMULPS      constants<>+448(SB), Z15, Z19
+	VSUBPS      Z16, Z6, Z6
+	VSUBPS      Z17, Z7, Z7
+	VSUBPS      Z18, Z8, Z8
+	VSUBPS      Z19, Z11, Z11
+	VMULPS      constants<>+512(SB), Z12, Z16
+	VMULPS      constants<>+512(SB), Z13, Z17
+	VMULPS      constants<>+512(SB), Z14, Z18
+	VMULPS      constants<>+512(SB), Z15, Z19
+	VSUBPS      Z16, Z6, Z6
+	VSUBPS      Z17, Z7, Z7
+	VSUBPS      Z18, Z8, Z8
+	VSUBPS      Z19, Z11, Z11
+	VMULPS      constants<>+576(SB), Z6, Z16
+	VMULPS      constants<>+576(SB), Z7, Z17
+	VMULPS      constants<>+576(SB), Z8, Z18
+	VMULPS      constants<>+576(SB), Z11, Z19
+	VADDPS      constants<>+640(SB), Z16, Z16
+	VADDPS      constants<>+640(SB), Z17, Z17
+	VADDPS      constants<>+640(SB), Z18, Z18
+	VADDPS      constants<>+640(SB), Z19, Z19
+	VMULPS      Z6, Z16, Z16
+	VMULPS      Z7, Z17, Z17
+	VMULPS      Z8, Z18, Z18
+	VMULPS      Z11, Z19, Z19
+	VADDPS      constants<>+704(SB), Z16, Z16
+	VADDPS      constants<>+704(SB), Z17, Z17
+	VADDPS      constants<>+704(SB), Z18, Z18
+	VADDPS      constants<>+704(SB), Z19, Z19
+	VMULPS      Z6, Z16, Z16
+	VMULPS      Z7, Z17, Z17
+	VMULPS      Z8, Z18, Z18
+	VMULPS      Z11, Z19, Z19
+	VADDPS      constants<>+768(SB), Z16, Z16
+	VADDPS      constants<>+768(SB), Z17, Z17
+	VADDPS      constants<>+768(SB), Z18, Z18
+	VADDPS      constants<>+768(SB), Z19, Z19
+	VMULPS      Z6, Z16, Z16
+	VMULPS      Z7, Z17, Z17
+	VMULPS      Z8, Z18, Z18
+	VMULPS      Z11, Z19, Z19
+	VADDPS      constants<>+832(SB), Z16, Z16
+	VADDPS      constants<>+832(SB), Z17, Z17
+	VADDPS      constants<>+832(SB), Z18, Z18
+	VADDPS      constants<>+832(SB), Z19, Z19
+	VMULPS      Z6, Z6, Z20
+	VMULPS      Z7, Z7, Z21
+	VMULPS      Z8, Z8, Z22
+	VMULPS      Z11, Z11, Z23
+	VMULPS      Z20, Z16, Z16
+	VMULPS      Z21, Z17, Z17
+	VMULPS      Z22, Z18, Z18
+	VMULPS      Z23, Z19, Z19
+	VADDPS      Z6, Z16, Z6
+	VADDPS      Z7, Z17, Z7
+	VADDPS      Z8, Z18, Z8
+	VADDPS      Z11, Z19, Z11
+	VADDPS      constants<>+896(SB), Z6, Z6
+	VADDPS      constants<>+896(SB), Z7, Z7
+	VADDPS      constants<>+896(SB), Z8, Z8
+	VADDPS      constants<>+896(SB), Z11, Z11
+	VSCALEFPS   Z12, Z6, Z6
+	VSCALEFPS   Z13, Z7, Z7
+	VSCALEFPS   Z14, Z8, Z8
+	VSCALEFPS   Z15, Z11, Z11
+	VMOVUPS     Z6, (AX)(CX*1)
+	VMOVUPS     Z7, 64(AX)(CX*1)
+	VMOVUPS     Z8, 128(AX)(CX*1)
+	VMOVUPS     Z11, 192(AX)(CX*1)
+	VADDPS      Z6, Z5, Z5
+	VADDPS      Z7, Z5, Z5
+	VADDPS      Z8, Z5, Z5
+	VADDPS      Z11, Z5, Z5
+	ADDQ        $0x00000100, CX
+	SUBQ        $0x40, R9
+	JGE         vectors4x7
+
+fewer4x7:
+	ADDQ $0x40, R9
+	SUBQ $0x20, R9
+	JLT  fewer2x7
+
+vectors2x7:
+	VMOVUPS     (AX)(CX*1), Z6
+	VMOVUPS     64(AX)(CX*1), Z7
+	VMULPS      Z0, Z6, Z6
+	VMULPS      Z0, Z7, Z7
+	VSUBPS      Z4, Z6, Z6
+	VSUBPS      Z4, Z7, Z7
+	VMAXPS      Z6, Z3, Z6
+	VMAXPS      Z7, Z3, Z7
+	VMULPS      constants<>+384(SB), Z6, Z8
+	VMULPS      constants<>+384(SB), Z7, Z11
+	VRNDSCALEPS $0x08, Z8, Z8
+	VRNDSCALEPS $0x08, Z11, Z11
+	VMULPS      constants<>+448(SB), Z8, Z12
+	VMULPS      constants<>+448(SB), Z11, Z13
+	VSUBPS      Z12, Z6, Z6
+	VSUBPS      Z13, Z7, Z7
+	VMULPS      constants<>+512(SB), Z8, Z12
+	VMULPS      constants<>+512(SB), Z11, Z13
+	VSUBPS      Z12, Z6, Z6
+	VSUBPS      Z13, Z7, Z7
+	VMULPS      constants<>+576(SB), Z6, Z12
+	VMULPS      constants<>+576(SB), Z7, Z13
+	VADDPS      constants<>+640(SB), Z12, Z12
+	VADDPS      constants<>+640(SB), Z13, Z13
+	VMULPS      Z6, Z12, Z12
+	VMULPS      Z7, Z13, Z13
+	VADDPS      constants<>+704(SB), Z12, Z12
+	VADDPS      constants<>+704(SB), Z13, Z13
+	VMULPS      Z6, Z12, Z12
+	VMULPS      Z7, Z13, Z13
+	VADDPS      constants<>+768(SB), Z12, Z12
+	VADDPS      constants<>+768(SB), Z13, Z13
+	VMULPS      Z6, Z12, Z12
+	VMULPS      Z7, Z13, Z13
+	VADDPS      constants<>+832(SB), Z12, Z12
+	VADDPS      constants<>+832(SB), Z13, Z13
+	VMULPS      Z6, Z6, Z14
+	VMULPS      Z7, Z7, Z15
+	VMULPS      Z14, Z12, Z12
+	VMULPS      Z15, Z13, Z13
+	VADDPS      Z6, Z12, Z6
+	VADDPS      Z7, Z13, Z7
+	VADDPS      constants<>+896(SB), Z6, Z6
+	VADDPS      constants<>+896(SB), Z7, Z7
+	VSCALEFPS   Z8, Z6, Z6
+	VSCALEFPS   Z11, Z7, Z7
+	VMOVUPS     Z6, (AX)(CX*1)
+	VMOVUPS     Z7, 64(AX)(CX*1)
+	VADDPS      Z6, Z5, Z5
+	VADDPS      Z7, Z5, Z5
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, R9
+	JGE         vectors2x7
+
+fewer2x7:
+	ADDQ $0x20, R9
+	SUBQ $0x10, R9
+	JLT  tail7
+
+vectors1x7:
+	VMOVUPS     (AX)(CX*1), Z6
+	VMULPS      Z0, Z6, Z6
+	VSUBPS      Z4, Z6, Z6
+	VMAXPS      Z6, Z3, Z6
+	VMULPS      constants<>+384(SB), Z6, Z7
+	VRNDSCALEPS $0x08, Z7, Z7
+	VMULPS      constants<>+448(SB), Z7, Z8
+	VSUBPS      Z8, Z6, Z6
+	VMULPS      constants<>+512(SB), Z7, Z8
+	VSUBPS      Z8, Z6, Z6
+	VMULPS      constants<>+576(SB), Z6, Z8
+	VADDPS      constants<>+640(SB), Z8, Z8
+	VMULPS      Z6, Z8, Z8
+	VADDPS      constants<>+704(SB), Z8, Z8
+	VMULPS      Z6, Z8, Z8
+	VADDPS      constants<>+768(SB), Z8, Z8
+	VMULPS      Z6, Z8, Z8
+	VADDPS      constants<>+832(SB), Z8, Z8
+	VMULPS      Z6, Z6, Z11
+	VMULPS      Z11, Z8, Z8
+	VADDPS      Z6, Z8, Z6
+	VADDPS      constants<>+896(SB), Z6, Z6
+	VSCALEFPS   Z7, Z6, Z6
+	VMOVUPS     Z6, (AX)(CX*1)
+	VADDPS      Z6, Z5, Z5
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, R9
+	JGE         vectors1x7
+
+tail7:
+	ADDQ        $0x10, R9
+	JZ          done7
+	LEAQ        masks<>+64(SB), R10
+	SHLQ        $0x02, R9
+	SUBQ        R9, R10
+	VMOVDQU32   (R10), Z6
+	VPTESTMD    Z6, Z6, K1
+	VMOVUPS.Z   (AX)(CX*1), K1, Z6
+	VMULPS      Z0, Z6, Z6
+	VSUBPS      Z4, Z6, Z4
+	VMAXPS      Z4, Z3, Z4
+	VMULPS      constants<>+384(SB), Z4, Z6
+	VRNDSCALEPS $0x08, Z6, Z6
+	VMULPS      constants<>+448(SB), Z6, Z7
+	VSUBPS      Z7, Z4, Z4
+	VMULPS      constants<>+512(SB), Z6, Z7
+	VSUBPS      Z7, Z4, Z4
+	VMULPS      constants<>+576(SB), Z4, Z7
+	VADDPS      constants<>+640(SB), Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      constants<>+704(SB), Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      constants<>+768(SB), Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      constants<>+832(SB), Z7, Z7
+	VMULPS      Z4, Z4, Z8
+	VMULPS      Z8, Z7, Z7
+	VADDPS      Z4, Z7, Z4
+	VADDPS      constants<>+896(SB), Z4, Z4
+	VSCALEFPS   Z6, Z4, Z4
+	VMOVUPS     Z4, K1, (AX)(CX*1)
+	VBLENDMPS   Z4, Z2, K1, Z10
+	VADDPS      Z10, Z5, Z5
+
+done7:
+	VEXTRACTF64X4 $0x01, Z5, Y4
+	VADDPS        Y4, Y5, Y4
+	VEXTRACTF128  $0x01, Y4, X5
+	VADDPS        X5, X4, X5
+	VPERMILPS     $0x0e, X5, X4
+	VADDPS        X4, X5, X5
+	VPERMILPS     $0x01, X5, X4
+	VADDPS        X4, X5, X5
+	VMOVSS        X5, 4(R8)
+	ADDQ          $0x08, R8
+	ADDQ          DX, AX
+	ADDQ          DI, SI
+	DECQ          BX
+	JNZ           one1
+
+done1:
 	VZEROUPPER
 	RET
 
@@ -663,131 +2129,656 @@ done3:
 // Requires: AVX, AVX512F
 TEXT ·softmaxBackward512(SB), NOSPLIT, $0-72
 	MOVQ    e+0(FP), AX
-	MOVQ    ds+8(FP), CX
-	MOVQ    ld+16(FP), DX
-	MOVQ    rows+24(FP), BX
-	MOVQ    n+32(FP), SI
-	MOVQ    grow+40(FP), DI
-	MOVQ    stats+56(FP), R8
-	MOVQ    delta+64(FP), R9
+	MOVQ    ds+8(FP), DX
+	MOVQ    ld+16(FP), BX
+	MOVQ    rows+24(FP), SI
+	MOVQ    n+32(FP), DI
+	MOVQ    grow+40(FP), R8
+	MOVQ    stats+56(FP), R9
+	MOVQ    delta+64(FP), R10
 	VMOVUPS constants<>+64(SB), Z0
 	VMOVUPS constants<>+128(SB), Z1
-	SHLQ    $0x02, DX
+	SHLQ    $0x02, BX
+	LEAQ    -17(DI), CX
+	CMPQ    CX, $0x03
+	JHI     single
+	TESTQ   R8, R8
+	JNZ     single
+	SUBQ    $0x04, SI
+	JLT     few
+	MOVQ    ld+16(FP), R11
+	LEAQ    (R11)(R11*2), R11
+	SHLQ    $0x02, R11
+	LEAQ    1(CX), CX
+	MOVQ    $+1, R12
+	SHLQ    CL, R12
+	DECQ    R12
+	KMOVW   R12, K1
+	SHLQ    $0x04, R12
+	KMOVW   R12, K2
+	SHLQ    $0x04, R12
+	KMOVW   R12, K3
+	SHLQ    $0x04, R12
+	KMOVW   R12, K4
+	SHLQ    $0x04, R12
 
+quad:
+	VBROADCASTSS      scale+48(FP), Z2
+	VMOVUPS           constants<>+896(SB), Z3
+	VBROADCASTSS.Z    4(R9), K1, Z4
+	VBROADCASTSS      12(R9), K2, Z4
+	VBROADCASTSS      20(R9), K3, Z4
+	VBROADCASTSS      28(R9), K4, Z4
+	VDIVPS            Z4, Z3, Z3
+	VPERMILPS         $0x00, Z3, Z3
+	VSHUFF32X4        $0x00, Z3, Z3, Z4
+	VSHUFF32X4        $0x55, Z3, Z3, Z5
+	VSHUFF32X4        $0xaa, Z3, Z3, Z6
+	VSHUFF32X4        $0xff, Z3, Z3, Z7
+	VMOVUPS           (AX), Z8
+	VBROADCASTF32X4.Z 64(AX), K1, Z12
+	VMOVUPS           (AX)(BX*1), Z9
+	VBROADCASTF32X4   64(AX)(BX*1), K2, Z12
+	VMOVUPS           (AX)(BX*2), Z10
+	VBROADCASTF32X4   64(AX)(BX*2), K3, Z12
+	VMOVUPS           (AX)(R11*1), Z11
+	VBROADCASTF32X4   64(AX)(R11*1), K4, Z12
+	VMULPS            Z2, Z8, Z8
+	VMULPS            Z2, Z9, Z9
+	VMULPS            Z2, Z10, Z10
+	VMULPS            Z2, Z11, Z11
+	VMULPS            Z2, Z12, Z12
+	VBROADCASTSS      (R9), Z13
+	VBROADCASTSS      8(R9), Z14
+	VBROADCASTSS      16(R9), Z15
+	VBROADCASTSS      24(R9), Z16
+	VBROADCASTSS.Z    (R9), K1, Z17
+	VBROADCASTSS      8(R9), K2, Z17
+	VBROADCASTSS      16(R9), K3, Z17
+	VBROADCASTSS      24(R9), K4, Z17
+	VSUBPS            Z13, Z8, Z8
+	VSUBPS            Z14, Z9, Z9
+	VSUBPS            Z15, Z10, Z10
+	VSUBPS            Z16, Z11, Z11
+	VSUBPS            Z17, Z12, Z12
+	VMINPS            Z8, Z1, Z8
+	VMINPS            Z9, Z1, Z9
+	VMINPS            Z10, Z1, Z10
+	VMINPS            Z11, Z1, Z11
+	VMINPS            Z12, Z1, Z12
+	VMAXPS            Z8, Z0, Z8
+	VMAXPS            Z9, Z0, Z9
+	VMAXPS            Z10, Z0, Z10
+	VMAXPS            Z11, Z0, Z11
+	VMAXPS            Z12, Z0, Z12
+	VMULPS            constants<>+384(SB), Z8, Z13
+	VMULPS            constants<>+384(SB), Z9, Z14
+	VMULPS            constants<>+384(SB), Z10, Z15
+	VMULPS            constants<>+384(SB), Z11, Z16
+	VMULPS            constants<>+384(SB), Z12, Z17
+	VRNDSCALEPS       $0x08, Z13, Z13
+	VRNDSCALEPS       $0x08, Z14, Z14
+	VRNDSCALEPS       $0x08, Z15, Z15
+	VRNDSCALEPS       $0x08, Z16, Z16
+	VRNDSCALEPS       $0x08, Z17, Z17
+	VMULPS            constants<>+448(SB), Z13, Z18
+	VMULPS            constants<>+448(SB), Z14, Z19
+	VMULPS            constants<>+448(SB), Z15, Z20
+	VMULPS            constants<>+448(SB), Z16, Z21
+	VMULPS            constants<>+448(SB), Z17, Z22
+	VSUBPS            Z18, Z8, Z8
+	VSUBPS            Z19, Z9, Z9
+	VSUBPS            Z20, Z10, Z10
+	VSUBPS            Z21, Z11, Z11
+	VSUBPS            Z22, Z12, Z12
+	VMULPS            constants<>+512(SB), Z13, Z18
+	VMULPS            constants<>+512(SB), Z14, Z19
+	VMULPS            constants<>+512(SB), Z15, Z20
+	VMULPS            constants<>+512(SB), Z16, Z21
+	VMULPS            constants<>+512(SB), Z17, Z22
+	VSUBPS            Z18, Z8, Z8
+	VSUBPS            Z19, Z9, Z9
+	VSUBPS            Z20, Z10, Z10
+	VSUBPS            Z21, Z11, Z11
+	VSUBPS            Z22, Z12, Z12
+	VMULPS            constants<>+576(SB), Z8, Z18
+	VMULPS            constants<>+576(SB), Z9, Z19
+	VMULPS            constants<>+576(SB), Z10, Z20
+	VMULPS            constants<>+576(SB), Z11, Z21
+	VMULPS            constants<>+576(SB), Z12, Z22
+	VADDPS            constants<>+640(SB), Z18, Z18
+	VADDPS            constants<>+640(SB), Z19, Z19
+	VADDPS            constants<>+640(SB), Z20, Z20
+	VADDPS            constants<>+640(SB), Z21, Z21
+	VADDPS            constants<>+640(SB), Z22, Z22
+	VMULPS            Z8, Z18, Z18
+	VMULPS            Z9, Z19, Z19
+	VMULPS            Z10, Z20, Z20
+	VMULPS            Z11, Z21, Z21
+	VMULPS            Z12, Z22, Z22
+	VADDPS            constants<>+704(SB), Z18, Z18
+	VADDPS            constants<>+704(SB), Z19, Z19
+	VADDPS            constants<>+704(SB), Z20, Z20
+	VADDPS            constants<>+704(SB), Z21, Z21
+	VADDPS            constants<>+704(SB), Z22, Z22
+	VMULPS            Z8, Z18, Z18
+	VMULPS            Z9, Z19, Z19
+	VMULPS            Z10, Z20, Z20
+	VMULPS            Z11, Z21, Z21
+	VMULPS            Z12, Z22, Z22
+	VADDPS            constants<>+768(SB), Z18, Z18
+	VADDPS            constants<>+768(SB), Z19, Z19
+	VADDPS            constants<>+768(SB), Z20, Z20
+	VADDPS            constants<>+768(SB), Z21, Z21
+	VADDPS            constants<>+768(SB), Z22, Z22
+	VMULPS            Z8, Z18, Z18
+	VMULPS            Z9, Z19, Z19
+	VMULPS            Z10, Z20, Z20
+	VMULPS            Z11, Z21, Z21
+	VMULPS            Z12, Z22, Z22
+	VADDPS            constants<>+832(SB), Z18, Z18
+	VADDPS            constants<>+832(SB), Z19, Z19
+	VADDPS            constants<>+832(SB), Z20, Z20
+	VADDPS            constants<>+832(SB), Z21, Z21
+	VADDPS            constants<>+832(SB), Z22, Z22
+	VMULPS            Z8, Z8, Z23
+	VMULPS            Z9, Z9, Z24
+	VMULPS            Z10, Z10, Z25
+	VMULPS            Z11, Z11, Z26
+	VMULPS            Z12, Z12, Z27
+	VMULPS            Z23, Z18, Z18
+	VMULPS            Z24, Z19, Z19
+	VMULPS            Z25, Z20, Z20
+	VMULPS            Z26, Z21, Z21
+	VMULPS            Z27, Z22, Z22
+	VADDPS            Z8, Z18, Z8
+	VADDPS            Z9, Z19, Z9
+	VADDPS            Z10, Z20, Z10
+	VADDPS            Z11, Z21, Z11
+	VADDPS            Z12, Z22, Z12
+	VADDPS            constants<>+896(SB), Z8, Z8
+	VADDPS            constants<>+896(SB), Z9, Z9
+	VADDPS            constants<>+896(SB), Z10, Z10
+	VADDPS            constants<>+896(SB), Z11, Z11
+	VADDPS            constants<>+896(SB), Z12, Z12
+	VSCALEFPS         Z13, Z8, Z8
+	VSCALEFPS         Z14, Z9, Z9
+	VSCALEFPS         Z15, Z10, Z10
+	VSCALEFPS         Z16, Z11, Z11
+	VSCALEFPS         Z17, Z12, Z12
+	VMULPS            Z4, Z8, Z4
+	VMULPS            Z5, Z9, Z5
+	VMULPS            Z6, Z10, Z6
+	VMULPS            Z7, Z11, Z7
+	VMULPS            Z3, Z12, Z3
+	VMOVUPS           Z4, (AX)
+	VEXTRACTF32X4     $0x00, Z3, K1, 64(AX)
+	VMOVUPS           Z5, (AX)(BX*1)
+	VEXTRACTF32X4     $0x01, Z3, K1, 64(AX)(BX*1)
+	VMOVUPS           Z6, (AX)(BX*2)
+	VEXTRACTF32X4     $0x02, Z3, K1, 64(AX)(BX*2)
+	VMOVUPS           Z7, (AX)(R11*1)
+	VEXTRACTF32X4     $0x03, Z3, K1, 64(AX)(R11*1)
+	VMOVUPS           (DX), Z8
+	VBROADCASTF32X4.Z 64(DX), K1, Z12
+	VMOVUPS           (DX)(BX*1), Z9
+	VBROADCASTF32X4   64(DX)(BX*1), K2, Z12
+	VMOVUPS           (DX)(BX*2), Z10
+	VBROADCASTF32X4   64(DX)(BX*2), K3, Z12
+	VMOVUPS           (DX)(R11*1), Z11
+	VBROADCASTF32X4   64(DX)(R11*1), K4, Z12
+	VBROADCASTSS      (R10), Z13
+	VBROADCASTSS      4(R10), Z14
+	VBROADCASTSS      8(R10), Z15
+	VBROADCASTSS      12(R10), Z16
+	VBROADCASTSS.Z    (R10), K1, Z17
+	VBROADCASTSS      4(R10), K2, Z17
+	VBROADCASTSS      8(R10), K3, Z17
+	VBROADCASTSS      12(R10), K4, Z17
+	VSUBPS            Z13, Z8, Z8
+	VSUBPS            Z14, Z9, Z9
+	VSUBPS            Z15, Z10, Z10
+	VSUBPS            Z16, Z11, Z11
+	VSUBPS            Z17, Z12, Z12
+	VMULPS            Z8, Z4, Z4
+	VMULPS            Z9, Z5, Z5
+	VMULPS            Z10, Z6, Z6
+	VMULPS            Z11, Z7, Z7
+	VMULPS            Z12, Z3, Z3
+	VMULPS            Z2, Z4, Z4
+	VMULPS            Z2, Z5, Z5
+	VMULPS            Z2, Z6, Z6
+	VMULPS            Z2, Z7, Z7
+	VMULPS            Z2, Z3, Z2
+	VMOVUPS           Z4, (DX)
+	VEXTRACTF32X4     $0x00, Z2, K1, 64(DX)
+	VMOVUPS           Z5, (DX)(BX*1)
+	VEXTRACTF32X4     $0x01, Z2, K1, 64(DX)(BX*1)
+	VMOVUPS           Z6, (DX)(BX*2)
+	VEXTRACTF32X4     $0x02, Z2, K1, 64(DX)(BX*2)
+	VMOVUPS           Z7, (DX)(R11*1)
+	VEXTRACTF32X4     $0x03, Z2, K1, 64(DX)(R11*1)
+	ADDQ              $0x20, R9
+	ADDQ              $0x10, R10
+	LEAQ              (AX)(BX*4), AX
+	LEAQ              (DX)(BX*4), DX
+	SUBQ              $0x04, SI
+	JGE               quad
+
+few:
+	ADDQ $0x04, SI
+	JNZ  single
+	VZEROUPPER
+	RET
+
+single:
 rows1:
 	VBROADCASTSS scale+48(FP), Z2
-	VMOVSS       constants<>+960(SB), X3
-	VDIVSS       4(R8), X3, X3
-	VBROADCASTSS (R8), Z4
+	VMOVSS       constants<>+896(SB), X3
+	VDIVSS       4(R9), X3, X3
 	VBROADCASTSS X3, Z3
-	VBROADCASTSS (R9), Z5
-	XORQ         R10, R10
-	MOVQ         SI, R11
-	SUBQ         $0x10, R11
+	VBROADCASTSS (R9), Z4
+	VBROADCASTSS (R10), Z5
+	XORQ         CX, CX
+	MOVQ         DI, R11
+	SUBQ         $0x40, R11
+	JLT          fewer4x2
+
+vectors4x2:
+	VMOVUPS     (AX)(CX*1), Z6
+	VMOVUPS     64(AX)(CX*1), Z7
+	VMOVUPS     128(AX)(CX*1), Z8
+	VMOVUPS     192(AX)(CX*1), Z9
+	VMULPS      Z2, Z6, Z6
+	VMULPS      Z2, Z7, Z7
+	VMULPS      Z2, Z8, Z8
+	VMULPS      Z2, Z9, Z9
+	VSUBPS      Z4, Z6, Z6
+	VSUBPS      Z4, Z7, Z7
+	VSUBPS      Z4, Z8, Z8
+	VSUBPS      Z4, Z9, Z9
+	VMINPS      Z6, Z1, Z6
+	VMINPS      Z7, Z1, Z7
+	VMINPS      Z8, Z1, Z8
+	VMINPS      Z9, Z1, Z9
+	VMAXPS      Z6, Z0, Z6
+	VMAXPS      Z7, Z0, Z7
+	VMAXPS      Z8, Z0, Z8
+	VMAXPS      Z9, Z0, Z9
+	VMULPS      constants<>+384(SB), Z6, Z10
+	VMULPS      constants<>+384(SB), Z7, Z11
+	VMULPS      constants<>+384(SB), Z8, Z12
+	VMULPS      constants<>+384(SB), Z9, Z13
+	VRNDSCALEPS $0x08, Z10, Z10
+	VRNDSCALEPS $0x08, Z11, Z11
+	VRNDSCALEPS $0x08, Z12, Z12
+	VRNDSCALEPS $0x08, Z13, Z13
+	VMULPS      constants<>+448(SB), Z10, Z14
+	VMULPS      constants<>+448(SB), Z11, Z15
+	VMULPS      constants<>+448(SB), Z12, Z16
+	VMULPS      constants<>+448(SB), Z13, Z17
+	VSUBPS      Z14, Z6, Z6
+	VSUBPS      Z15, Z7, Z7
+	VSUBPS      Z16, Z8, Z8
+	VSUBPS      Z17, Z9, Z9
+	VMULPS      constants<>+512(SB), Z10, Z14
+	VMULPS      constants<>+512(SB), Z11, Z15
+	VMULPS      constants<>+512(SB), Z12, Z16
+	VMULPS      constants<>+512(SB), Z13, Z17
+	VSUBPS      Z14, Z6, Z6
+	VSUBPS      Z15, Z7, Z7
+	VSUBPS      Z16, Z8, Z8
+	VSUBPS      Z17, Z9, Z9
+	VMULPS      constants<>+576(SB), Z6, Z14
+	VMULPS      constants<>+576(SB), Z7, Z15
+	VMULPS      constants<>+576(SB), Z8, Z16
+	VMULPS      constants<>+576(SB), Z9, Z17
+	VADDPS      constants<>+640(SB), Z14, Z14
+	VADDPS      constants<>+640(SB), Z15, Z15
+	VADDPS      constants<>+640(SB), Z16, Z16
+	VADDPS      constants<>+640(SB), Z17, Z17
+	VMULPS      Z6, Z14, Z14
+	VMULPS      Z7, Z15, Z15
+	VMULPS      Z8, Z16, Z16
+	VMULPS      Z9, Z17, Z17
+	VADDPS      constants<>+704(SB), Z14, Z14
+	VADDPS      constants<>+704(SB), Z15, Z15
+	VADDPS      constants<>+704(SB), Z16, Z16
+	VADDPS      constants<>+704(SB), Z17, Z17
+	VMULPS      Z6, Z14, Z14
+	VMULPS      Z7, Z15, Z15
+	VMULPS      Z8, Z16, Z16
+	VMULPS      Z9, Z17, Z17
+	VADDPS      constants<>+768(SB), Z14, Z14
+	VADDPS      constants<>+768(SB), Z15, Z15
+	VADDPS      constants<>+768(SB), Z16, Z16
+	VADDPS      constants<>+768(SB), Z17, Z17
+	VMULPS      Z6, Z14, Z14
+	VMULPS      Z7, Z15, Z15
+	VMULPS      Z8, Z16, Z16
+	VMULPS      Z9, Z17, Z17
+	VADDPS      constants<>+832(SB), Z14, Z14
+	VADDPS      constants<>+832(SB), Z15, Z15
+	VADDPS      constants<>+832(SB), Z16, Z16
+	VADDPS      constants<>+832(SB), Z17, Z17
+	VMULPS      Z6, Z6, Z18
+	VMULPS      Z7, Z7, Z19
+	VMULPS      Z8, Z8, Z20
+	VMULPS      Z9, Z9, Z21
+	VMULPS      Z18, Z14, Z14
+	VMULPS      Z19, Z15, Z15
+	VMULPS      Z20, Z16, Z16
+	VMULPS      Z21, Z17, Z17
+	VADDPS      Z6, Z14, Z6
+	VADDPS      Z7, Z15, Z7
+	VADDPS      Z8, Z16, Z8
+	VADDPS      Z9, Z17, Z9
+	VADDPS      constants<>+896(SB), Z6, Z6
+	VADDPS      constants<>+896(SB), Z7, Z7
+	VADDPS      constants<>+896(SB), Z8, Z8
+	VADDPS      constants<>+896(SB), Z9, Z9
+	VSCALEFPS   Z10, Z6, Z6
+	VSCALEFPS   Z11, Z7, Z7
+	VSCALEFPS   Z12, Z8, Z8
+	VSCALEFPS   Z13, Z9, Z9
+	VMULPS      Z3, Z6, Z6
+	VMULPS      Z3, Z7, Z7
+	VMULPS      Z3, Z8, Z8
+	VMULPS      Z3, Z9, Z9
+	VMOVUPS     Z6, (AX)(CX*1)
+	VMOVUPS     Z7, 64(AX)(CX*1)
+	VMOVUPS     Z8, 128(AX)(CX*1)
+	VMOVUPS     Z9, 192(AX)(CX*1)
+	VMOVUPS     (DX)(CX*1), Z10
+	VMOVUPS     64(DX)(CX*1), Z11
+	VMOVUPS     128(DX)(CX*1), Z12
+	VMOVUPS     192(DX)(CX*1), Z13
+	VSUBPS      Z5, Z10, Z10
+	VSUBPS      Z5, Z11, Z11
+	VSUBPS      Z5, Z12, Z12
+	VSUBPS      Z5, Z13, Z13
+	VMULPS      Z10, Z6, Z6
+	VMULPS      Z11, Z7, Z7
+	VMULPS      Z12, Z8, Z8
+	VMULPS      Z13, Z9, Z9
+	VMULPS      Z2, Z6, Z6
+	VMULPS      Z2, Z7, Z7
+	VMULPS      Z2, Z8, Z8
+	VMULPS      Z2, Z9, Z9
+	VMOVUPS     Z6, (DX)(CX*1)
+	VMOVUPS     Z7, 64(DX)(CX*1)
+	VMOVUPS     Z8, 128(DX)(CX*1)
+	VMOVUPS     Z9, 192(DX)(CX*1)
+	ADDQ        $0x00000100, CX
+	SUBQ        $0x40, R11
+	JGE         vectors4x2
+
+fewer4x2:
+	ADDQ $0x40, R11
+	SUBQ $0x20, R11
+	JLT  fewer2x2
+
+vectors2x2:
+	VMOVUPS     (AX)(CX*1), Z6
+	VMOVUPS     64(AX)(CX*1), Z7
+	VMULPS      Z2, Z6, Z6
+	VMULPS      Z2, Z7, Z7
+	VSUBPS      Z4, Z6, Z6
+	VSUBPS      Z4, Z7, Z7
+	VMINPS      Z6, Z1, Z6
+	VMINPS      Z7, Z1, Z7
+	VMAXPS      Z6, Z0, Z6
+	VMAXPS      Z7, Z0, Z7
+	VMULPS      constants<>+384(SB), Z6, Z8
+	VMULPS      constants<>+384(SB), Z7, Z9
+	VRNDSCALEPS $0x08, Z8, Z8
+	VRNDSCALEPS $0x08, Z9, Z9
+	VMULPS      constants<>+448(SB), Z8, Z10
+	VMULPS      constants<>+448(SB), Z9, Z11
+	VSUBPS      Z10, Z6, Z6
+	VSUBPS      Z11, Z7, Z7
+	VMULPS      constants<>+512(SB), Z8, Z10
+	VMULPS      constants<>+512(SB), Z9, Z11
+	VSUBPS      Z10, Z6, Z6
+	VSUBPS      Z11, Z7, Z7
+	VMULPS      constants<>+576(SB), Z6, Z10
+	VMULPS      constants<>+576(SB), Z7, Z11
+	VADDPS      constants<>+640(SB), Z10, Z10
+	VADDPS      constants<>+640(SB), Z11, Z11
+	VMULPS      Z6, Z10, Z10
+	VMULPS      Z7, Z11, Z11
+	VADDPS      constants<>+704(SB), Z10, Z10
+	VADDPS      constants<>+704(SB), Z11, Z11
+	VMULPS      Z6, Z10, Z10
+	VMULPS      Z7, Z11, Z11
+	VADDPS      constants<>+768(SB), Z10, Z10
+	VADDPS      constants<>+768(SB), Z11, Z11
+	VMULPS      Z6, Z10, Z10
+	VMULPS      Z7, Z11, Z11
+	VADDPS      constants<>+832(SB), Z10, Z10
+	VADDPS      constants<>+832(SB), Z11, Z11
+	VMULPS      Z6, Z6, Z12
+	VMULPS      Z7, Z7, Z13
+	VMULPS      Z12, Z10, Z10
+	VMULPS      Z13, Z11, Z11
+	VADDPS      Z6, Z10, Z6
+	VADDPS      Z7, Z11, Z7
+	VADDPS      constants<>+896(SB), Z6, Z6
+	VADDPS      constants<>+896(SB), Z7, Z7
+	VSCALEFPS   Z8, Z6, Z6
+	VSCALEFPS   Z9, Z7, Z7
+	VMULPS      Z3, Z6, Z6
+	VMULPS      Z3, Z7, Z7
+	VMOVUPS     Z6, (AX)(CX*1)
+	VMOVUPS     Z7, 64(AX)(CX*1)
+	VMOVUPS     (DX)(CX*1), Z8
+	VMOVUPS     64(DX)(CX*1), Z9
+	VSUBPS      Z5, Z8, Z8
+	VSUBPS      Z5, Z9, Z9
+	VMULPS      Z8, Z6, Z6
+	VMULPS      Z9, Z7, Z7
+	VMULPS      Z2, Z6, Z6
+	VMULPS      Z2, Z7, Z7
+	VMOVUPS     Z6, (DX)(CX*1)
+	VMOVUPS     Z7, 64(DX)(CX*1)
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x20, R11
+	JGE         vectors2x2
+
+fewer2x2:
+	ADDQ $0x20, R11
+	SUBQ $0x10, R11
+	JLT  tail2
+
+vectors1x2:
+	VMOVUPS     (AX)(CX*1), Z6
+	VMULPS      Z2, Z6, Z6
+	VSUBPS      Z4, Z6, Z6
+	VMINPS      Z6, Z1, Z6
+	VMAXPS      Z6, Z0, Z6
+	VMULPS      constants<>+384(SB), Z6, Z7
+	VRNDSCALEPS $0x08, Z7, Z7
+	VMULPS      constants<>+448(SB), Z7, Z8
+	VSUBPS      Z8, Z6, Z6
+	VMULPS      constants<>+512(SB), Z7, Z8
+	VSUBPS      Z8, Z6, Z6
+	VMULPS      constants<>+576(SB), Z6, Z8
+	VADDPS      constants<>+640(SB), Z8, Z8
+	VMULPS      Z6, Z8, Z8
+	VADDPS      constants<>+704(SB), Z8, Z8
+	VMULPS      Z6, Z8, Z8
+	VADDPS      constants<>+768(SB), Z8, Z8
+	VMULPS      Z6, Z8, Z8
+	VADDPS      constants<>+832(SB), Z8, Z8
+	VMULPS      Z6, Z6, Z9
+	VMULPS      Z9, Z8, Z8
+	VADDPS      Z6, Z8, Z6
+	VADDPS      constants<>+896(SB), Z6, Z6
+	VSCALEFPS   Z7, Z6, Z6
+	VMULPS      Z3, Z6, Z6
+	VMOVUPS     Z6, (AX)(CX*1)
+	VMOVUPS     (DX)(CX*1), Z7
+	VSUBPS      Z5, Z7, Z7
+	VMULPS      Z7, Z6, Z6
+	VMULPS      Z2, Z6, Z6
+	VMOVUPS     Z6, (DX)(CX*1)
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x10, R11
+	JGE         vectors1x2
+
+tail2:
+	ADDQ        $0x10, R11
+	JZ          done2
+	LEAQ        masks<>+64(SB), R12
+	SHLQ        $0x02, R11
+	SUBQ        R11, R12
+	VMOVDQU32   (R12), Z6
+	VPTESTMD    Z6, Z6, K1
+	VMOVUPS.Z   (AX)(CX*1), K1, Z6
+	VMULPS      Z2, Z6, Z6
+	VSUBPS      Z4, Z6, Z4
+	VMINPS      Z4, Z1, Z4
+	VMAXPS      Z4, Z0, Z4
+	VMULPS      constants<>+384(SB), Z4, Z6
+	VRNDSCALEPS $0x08, Z6, Z6
+	VMULPS      constants<>+448(SB), Z6, Z7
+	VSUBPS      Z7, Z4, Z4
+	VMULPS      constants<>+512(SB), Z6, Z7
+	VSUBPS      Z7, Z4, Z4
+	VMULPS      constants<>+576(SB), Z4, Z7
+	VADDPS      constants<>+640(SB), Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      constants<>+704(SB), Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      constants<>+768(SB), Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      constants<>+832(SB), Z7, Z7
+	VMULPS      Z4, Z4, Z8
+	VMULPS      Z8, Z7, Z7
+	VADDPS      Z4, Z7, Z4
+	VADDPS      constants<>+896(SB), Z4, Z4
+	VSCALEFPS   Z6, Z4, Z4
+	VMULPS      Z3, Z4, Z3
+	VMOVUPS     Z3, K1, (AX)(CX*1)
+	VMOVUPS.Z   (DX)(CX*1), K1, Z4
+	VSUBPS      Z5, Z4, Z4
+	VMULPS      Z4, Z3, Z3
+	VMULPS      Z2, Z3, Z2
+	VMOVUPS     Z2, K1, (DX)(CX*1)
+
+done2:
+	ADDQ $0x08, R9
+	ADDQ $0x04, R10
+	ADDQ BX, AX
+	ADDQ BX, DX
+	ADDQ R8, DI
+	DECQ SI
+	JNZ  rows1
+	VZEROUPPER
+	RET
+
+// func divideRows512(y *float32, ld int, rows int, n int, stats *float32)
+// Requires: AVX, AVX512F
+TEXT ·divideRows512(SB), NOSPLIT, $0-40
+	MOVQ y+0(FP), AX
+	MOVQ ld+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ n+24(FP), BX
+	MOVQ stats+32(FP), SI
+	SHLQ $0x02, CX
+
+rows1:
+	VMOVSS       constants<>+896(SB), X0
+	VDIVSS       4(SI), X0, X0
+	VBROADCASTSS X0, Z0
+	XORQ         DI, DI
+	MOVQ         BX, R8
+	SUBQ         $0x10, R8
 	JLT          tail2
 
 vectors1x2:
-	VMOVUPS (AX)(R10*1), Z6
-	VMULPS  Z2, Z6, Z6
-	VSUBPS  Z4, Z6, Z6
-	VMINPS  Z6, Z1, Z6
-	VMAXPS  Z6, Z0, Z6
-	VMULPS  constants<>+384(SB), Z6, Z7
-	VADDPS  constants<>+448(SB), Z7, Z7
-	VSUBPS  constants<>+448(SB), Z7, Z8
-	VMULPS  constants<>+512(SB), Z8, Z9
-	VSUBPS  Z9, Z6, Z6
-	VMULPS  constants<>+576(SB), Z8, Z8
-	VSUBPS  Z8, Z6, Z6
-	VMULPS  constants<>+640(SB), Z6, Z8
-	VADDPS  constants<>+704(SB), Z8, Z8
-	VMULPS  Z6, Z8, Z8
-	VADDPS  constants<>+768(SB), Z8, Z8
-	VMULPS  Z6, Z8, Z8
-	VADDPS  constants<>+832(SB), Z8, Z8
-	VMULPS  Z6, Z8, Z8
-	VADDPS  constants<>+896(SB), Z8, Z8
-	VMULPS  Z6, Z6, Z9
-	VMULPS  Z9, Z8, Z8
-	VADDPS  Z6, Z8, Z6
-	VADDPS  constants<>+960(SB), Z6, Z6
-	VPSUBD  constants<>+448(SB), Z7, Z7
-	VPSRAD  $0x01, Z7, Z8
-	VPSUBD  Z8, Z7, Z7
-	VPADDD  constants<>+1024(SB), Z8, Z8
-	VPSLLD  $0x17, Z8, Z8
-	VMULPS  Z8, Z6, Z6
-	VPADDD  constants<>+1024(SB), Z7, Z7
-	VPSLLD  $0x17, Z7, Z7
-	VMULPS  Z7, Z6, Z6
-	VMULPS  Z3, Z6, Z6
-	VMOVUPS Z6, (AX)(R10*1)
-	VMOVUPS (CX)(R10*1), Z7
-	VSUBPS  Z5, Z7, Z7
-	VMULPS  Z7, Z6, Z6
-	VMULPS  Z2, Z6, Z6
-	VMOVUPS Z6, (CX)(R10*1)
-	ADDQ    $0x40, R10
-	SUBQ    $0x10, R11
+	VMOVUPS (AX)(DI*1), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS Z1, (AX)(DI*1)
+	ADDQ    $0x00000040, DI
+	SUBQ    $0x10, R8
 	JGE     vectors1x2
 
 tail2:
-	ADDQ      $0x10, R11
+	ADDQ      $0x10, R8
 	JZ        done2
-	LEAQ      masks<>+64(SB), R12
-	SHLQ      $0x02, R11
-	SUBQ      R11, R12
-	VMOVDQU32 (R12), Z6
-	VPTESTMD  Z6, Z6, K1
-	VMOVUPS.Z (AX)(R10*1), K1, Z6
-	VMULPS    Z2, Z6, Z6
-	VSUBPS    Z4, Z6, Z4
-	VMINPS    Z4, Z1, Z4
-	VMAXPS    Z4, Z0, Z4
-	VMULPS    constants<>+384(SB), Z4, Z6
-	VADDPS    constants<>+448(SB), Z6, Z6
-	VSUBPS    constants<>+448(SB), Z6, Z7
-	VMULPS    constants<>+512(SB), Z7, Z8
-	VSUBPS    Z8, Z4, Z4
-	VMULPS    constants<>+576(SB), Z7, Z7
-	VSUBPS    Z7, Z4, Z4
-	VMULPS    constants<>+640(SB), Z4, Z7
-	VADDPS    constants<>+704(SB), Z7, Z7
-	VMULPS    Z4, Z7, Z7
-	VADDPS    constants<>+768(SB), Z7, Z7
-	VMULPS    Z4, Z7, Z7
-	VADDPS    constants<>+832(SB), Z7, Z7
-	VMULPS    Z4, Z7, Z7
-	VADDPS    constants<>+896(SB), Z7, Z7
-	VMULPS    Z4, Z4, Z8
-	VMULPS    Z8, Z7, Z7
-	VADDPS    Z4, Z7, Z4
-	VADDPS    constants<>+960(SB), Z4, Z4
-	VPSUBD    constants<>+448(SB), Z6, Z6
-	VPSRAD    $0x01, Z6, Z7
-	VPSUBD    Z7, Z6, Z6
-	VPADDD    constants<>+1024(SB), Z7, Z7
-	VPSLLD    $0x17, Z7, Z7
-	VMULPS    Z7, Z4, Z4
-	VPADDD    constants<>+1024(SB), Z6, Z6
-	VPSLLD    $0x17, Z6, Z6
-	VMULPS    Z6, Z4, Z4
-	VMULPS    Z3, Z4, Z3
-	VMOVUPS   Z3, K1, (AX)(R10*1)
-	VMOVUPS.Z (CX)(R10*1), K1, Z4
-	VSUBPS    Z5, Z4, Z4
-	VMULPS    Z4, Z3, Z3
-	VMULPS    Z2, Z3, Z2
-	VMOVUPS   Z2, K1, (CX)(R10*1)
+	LEAQ      masks<>+64(SB), R9
+	SHLQ      $0x02, R8
+	SUBQ      R8, R9
+	VMOVDQU32 (R9), Z1
+	VPTESTMD  Z1, Z1, K1
+	VMOVUPS.Z (AX)(DI*1), K1, Z1
+	VMULPS    Z0, Z1, Z0
+	VMOVUPS   Z0, K1, (AX)(DI*1)
 
 done2:
-	ADDQ $0x08, R8
-	ADDQ $0x04, R9
-	ADDQ DX, AX
-	ADDQ DX, CX
-	ADDQ DI, SI
-	DECQ BX
+	ADDQ $0x08, SI
+	ADDQ CX, AX
+	DECQ DX
 	JNZ  rows1
+	VZEROUPPER
+	RET
+
+// func dotRows512(dots *float32, a *float32, b *float32, ld int, rows int, n int)
+// Requires: AVX, AVX512F
+TEXT ·dotRows512(SB), NOSPLIT, $0-48
+	MOVQ dots+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ ld+24(FP), BX
+	MOVQ rows+32(FP), SI
+	MOVQ n+40(FP), DI
+	SHLQ $0x02, BX
+
+rows1:
+	VMOVUPS constants<>+0(SB), Z0
+	XORQ    R8, R8
+	MOVQ    DI, R9
+	SUBQ    $0x10, R9
+	JLT     tail2
+
+vectors1x2:
+	VMOVUPS (CX)(R8*1), Z1
+	VMOVUPS (DX)(R8*1), Z2
+	VMULPS  Z2, Z1, Z1
+	VADDPS  Z1, Z0, Z0
+	ADDQ    $0x00000040, R8
+	SUBQ    $0x10, R9
+	JGE     vectors1x2
+
+tail2:
+	ADDQ      $0x10, R9
+	JZ        done2
+	LEAQ      masks<>+64(SB), R10
+	SHLQ      $0x02, R9
+	SUBQ      R9, R10
+	VMOVDQU32 (R10), Z1
+	VPTESTMD  Z1, Z1, K1
+	VMOVUPS.Z (CX)(R8*1), K1, Z1
+	VMOVUPS.Z (DX)(R8*1), K1, Z2
+	VMULPS    Z2, Z1, Z1
+	VADDPS    Z1, Z0, Z0
+
+done2:
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VADDPS        Y1, Y0, Y1
+	VEXTRACTF128  $0x01, Y1, X0
+	VADDPS        X0, X1, X0
+	VPERMILPS     $0x0e, X0, X1
+	VADDPS        X1, X0, X0
+	VPERMILPS     $0x01, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSS        X0, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          BX, CX
+	ADDQ          BX, DX
+	DECQ          SI
+	JNZ           rows1
 	VZEROUPPER
 	RET
 
@@ -802,44 +2793,42 @@ TEXT ·layerNorm512(SB), NOSPLIT, $0-68
 	MOVQ beta+40(FP), DI
 	MOVQ rows+48(FP), R8
 	MOVQ cols+56(FP), R9
-	MOVQ R8, R12
-	ANDQ $0x01, R8
-	SHRQ $0x01, R12
-	JZ   one1
+	SUBQ $0x02, R8
+	JLT  single1
 
-rows2:
-	LEAQ    (BX)(R9*4), R13
-	LEAQ    (AX)(R9*4), R14
+group1:
+	LEAQ    (BX)(R9*4), R12
+	LEAQ    (AX)(R9*4), R13
 	VMOVUPS constants<>+0(SB), Z0
 	VMOVUPS constants<>+0(SB), Z1
 	XORQ    R10, R10
 	MOVQ    R9, R11
 	SUBQ    $0x10, R11
-	JLT     tail3
+	JLT     tail2
 
-vectors1x3:
+vectors1x2:
 	VMOVUPS (BX)(R10*1), Z2
 	VADDPS  Z2, Z0, Z0
-	VMOVUPS (R13)(R10*1), Z2
+	VMOVUPS (R12)(R10*1), Z2
 	VADDPS  Z2, Z1, Z1
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x3
+	JGE     vectors1x2
 
-tail3:
+tail2:
 	ADDQ      $0x10, R11
-	JZ        done3
-	LEAQ      masks<>+64(SB), R15
+	JZ        done2
+	LEAQ      masks<>+64(SB), R14
 	SHLQ      $0x02, R11
-	SUBQ      R11, R15
-	VMOVDQU32 (R15), Z2
+	SUBQ      R11, R14
+	VMOVDQU32 (R14), Z2
 	VPTESTMD  Z2, Z2, K1
 	VMOVUPS.Z (BX)(R10*1), K1, Z2
 	VADDPS    Z2, Z0, Z0
-	VMOVUPS.Z (R13)(R10*1), K1, Z2
+	VMOVUPS.Z (R12)(R10*1), K1, Z2
 	VADDPS    Z2, Z1, Z1
 
-done3:
+done2:
 	VEXTRACTF64X4 $0x01, Z0, Y2
 	VADDPS        Y2, Y0, Y2
 	VEXTRACTF128  $0x01, Y2, X0
@@ -867,41 +2856,41 @@ done3:
 	XORQ          R10, R10
 	MOVQ          R9, R11
 	SUBQ          $0x10, R11
-	JLT           tail4
+	JLT           tail3
 
-vectors1x4:
+vectors1x3:
 	VMOVUPS (BX)(R10*1), Z4
 	VSUBPS  Z0, Z4, Z4
 	VMULPS  Z4, Z4, Z4
 	VADDPS  Z4, Z2, Z2
-	VMOVUPS (R13)(R10*1), Z4
+	VMOVUPS (R12)(R10*1), Z4
 	VSUBPS  Z1, Z4, Z4
 	VMULPS  Z4, Z4, Z4
 	VADDPS  Z4, Z3, Z3
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x4
+	JGE     vectors1x3
 
-tail4:
+tail3:
 	ADDQ      $0x10, R11
-	JZ        done4
-	LEAQ      masks<>+64(SB), R15
+	JZ        done3
+	LEAQ      masks<>+64(SB), R14
 	SHLQ      $0x02, R11
-	SUBQ      R11, R15
-	VMOVDQU32 (R15), Z4
+	SUBQ      R11, R14
+	VMOVDQU32 (R14), Z4
 	VPTESTMD  Z4, Z4, K1
 	VMOVUPS.Z (BX)(R10*1), K1, Z4
 	VSUBPS    Z0, Z4, Z4
 	VMULPS    Z4, Z4, Z4
 	VMOVUPS.Z Z4, K1, Z4
 	VADDPS    Z4, Z2, Z2
-	VMOVUPS.Z (R13)(R10*1), K1, Z4
+	VMOVUPS.Z (R12)(R10*1), K1, Z4
 	VSUBPS    Z1, Z4, Z4
 	VMULPS    Z4, Z4, Z4
 	VMOVUPS.Z Z4, K1, Z4
 	VADDPS    Z4, Z3, Z3
 
-done4:
+done3:
 	VEXTRACTF64X4 $0x01, Z2, Y4
 	VADDPS        Y4, Y2, Y4
 	VEXTRACTF128  $0x01, Y4, X2
@@ -911,9 +2900,9 @@ done4:
 	VPERMILPS     $0x01, X2, X4
 	VADDPS        X4, X2, X2
 	VDIVSS        n+64(FP), X2, X2
-	VADDSS        constants<>+1344(SB), X2, X2
+	VADDSS        constants<>+1216(SB), X2, X2
 	VSQRTSS       X2, X2, X2
-	VMOVSS        constants<>+960(SB), X4
+	VMOVSS        constants<>+896(SB), X4
 	VDIVSS        X2, X4, X4
 	VMOVSS        X4, (DX)
 	VBROADCASTSS  X4, Z2
@@ -926,18 +2915,18 @@ done4:
 	VPERMILPS     $0x01, X3, X4
 	VADDPS        X4, X3, X3
 	VDIVSS        n+64(FP), X3, X3
-	VADDSS        constants<>+1344(SB), X3, X3
+	VADDSS        constants<>+1216(SB), X3, X3
 	VSQRTSS       X3, X3, X3
-	VMOVSS        constants<>+960(SB), X4
+	VMOVSS        constants<>+896(SB), X4
 	VDIVSS        X3, X4, X4
 	VMOVSS        X4, 4(DX)
 	VBROADCASTSS  X4, Z3
 	XORQ          R10, R10
 	MOVQ          R9, R11
 	SUBQ          $0x10, R11
-	JLT           tail5
+	JLT           tail4
 
-vectors1x5:
+vectors1x4:
 	VMOVUPS (SI)(R10*1), Z4
 	VMOVUPS (DI)(R10*1), Z5
 	VMOVUPS (BX)(R10*1), Z6
@@ -946,23 +2935,23 @@ vectors1x5:
 	VMULPS  Z4, Z6, Z6
 	VADDPS  Z5, Z6, Z6
 	VMOVUPS Z6, (AX)(R10*1)
-	VMOVUPS (R13)(R10*1), Z6
+	VMOVUPS (R12)(R10*1), Z6
 	VSUBPS  Z1, Z6, Z6
 	VMULPS  Z3, Z6, Z6
 	VMULPS  Z4, Z6, Z4
 	VADDPS  Z5, Z4, Z4
-	VMOVUPS Z4, (R14)(R10*1)
-	ADDQ    $0x40, R10
+	VMOVUPS Z4, (R13)(R10*1)
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x5
+	JGE     vectors1x4
 
-tail5:
+tail4:
 	ADDQ      $0x10, R11
-	JZ        done5
-	LEAQ      masks<>+64(SB), R15
+	JZ        done4
+	LEAQ      masks<>+64(SB), R14
 	SHLQ      $0x02, R11
-	SUBQ      R11, R15
-	VMOVDQU32 (R15), Z4
+	SUBQ      R11, R14
+	VMOVDQU32 (R14), Z4
 	VPTESTMD  Z4, Z4, K1
 	VMOVUPS.Z (SI)(R10*1), K1, Z4
 	VMOVUPS.Z (DI)(R10*1), K1, Z5
@@ -972,51 +2961,53 @@ tail5:
 	VMULPS    Z4, Z0, Z0
 	VADDPS    Z5, Z0, Z0
 	VMOVUPS   Z0, K1, (AX)(R10*1)
-	VMOVUPS.Z (R13)(R10*1), K1, Z0
+	VMOVUPS.Z (R12)(R10*1), K1, Z0
 	VSUBPS    Z1, Z0, Z0
 	VMULPS    Z3, Z0, Z0
 	VMULPS    Z4, Z0, Z0
 	VADDPS    Z5, Z0, Z0
-	VMOVUPS   Z0, K1, (R14)(R10*1)
+	VMOVUPS   Z0, K1, (R13)(R10*1)
 
-done5:
-	ADDQ  $0x08, CX
-	ADDQ  $0x08, DX
-	LEAQ  (BX)(R9*4), BX
-	LEAQ  (BX)(R9*4), BX
-	LEAQ  (AX)(R9*4), AX
-	LEAQ  (AX)(R9*4), AX
-	DECQ  R12
-	JNZ   rows2
-	TESTQ R8, R8
-	JZ    done1
+done4:
+	ADDQ $0x08, CX
+	ADDQ $0x08, DX
+	LEAQ (BX)(R9*4), BX
+	LEAQ (BX)(R9*4), BX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (AX)(R9*4), AX
+	SUBQ $0x02, R8
+	JGE  group1
+
+single1:
+	ADDQ $0x02, R8
+	JZ   done1
 
 one1:
 	VMOVUPS constants<>+0(SB), Z0
 	XORQ    R10, R10
 	MOVQ    R9, R11
 	SUBQ    $0x10, R11
-	JLT     tail6
+	JLT     tail5
 
-vectors1x6:
+vectors1x5:
 	VMOVUPS (BX)(R10*1), Z1
 	VADDPS  Z1, Z0, Z0
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x6
+	JGE     vectors1x5
 
-tail6:
+tail5:
 	ADDQ      $0x10, R11
-	JZ        done6
-	LEAQ      masks<>+64(SB), R8
+	JZ        done5
+	LEAQ      masks<>+64(SB), R12
 	SHLQ      $0x02, R11
-	SUBQ      R11, R8
-	VMOVDQU32 (R8), Z1
+	SUBQ      R11, R12
+	VMOVDQU32 (R12), Z1
 	VPTESTMD  Z1, Z1, K1
 	VMOVUPS.Z (BX)(R10*1), K1, Z1
 	VADDPS    Z1, Z0, Z0
 
-done6:
+done5:
 	VEXTRACTF64X4 $0x01, Z0, Y1
 	VADDPS        Y1, Y0, Y1
 	VEXTRACTF128  $0x01, Y1, X0
@@ -1032,24 +3023,24 @@ done6:
 	XORQ          R10, R10
 	MOVQ          R9, R11
 	SUBQ          $0x10, R11
-	JLT           tail7
+	JLT           tail6
 
-vectors1x7:
+vectors1x6:
 	VMOVUPS (BX)(R10*1), Z2
 	VSUBPS  Z0, Z2, Z2
 	VMULPS  Z2, Z2, Z2
 	VADDPS  Z2, Z1, Z1
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x7
+	JGE     vectors1x6
 
-tail7:
+tail6:
 	ADDQ      $0x10, R11
-	JZ        done7
-	LEAQ      masks<>+64(SB), R8
+	JZ        done6
+	LEAQ      masks<>+64(SB), R12
 	SHLQ      $0x02, R11
-	SUBQ      R11, R8
-	VMOVDQU32 (R8), Z2
+	SUBQ      R11, R12
+	VMOVDQU32 (R12), Z2
 	VPTESTMD  Z2, Z2, K1
 	VMOVUPS.Z (BX)(R10*1), K1, Z2
 	VSUBPS    Z0, Z2, Z2
@@ -1057,7 +3048,7 @@ tail7:
 	VMOVUPS.Z Z2, K1, Z2
 	VADDPS    Z2, Z1, Z1
 
-done7:
+done6:
 	VEXTRACTF64X4 $0x01, Z1, Y2
 	VADDPS        Y2, Y1, Y2
 	VEXTRACTF128  $0x01, Y2, X1
@@ -1067,18 +3058,18 @@ done7:
 	VPERMILPS     $0x01, X1, X2
 	VADDPS        X2, X1, X1
 	VDIVSS        n+64(FP), X1, X1
-	VADDSS        constants<>+1344(SB), X1, X1
+	VADDSS        constants<>+1216(SB), X1, X1
 	VSQRTSS       X1, X1, X1
-	VMOVSS        constants<>+960(SB), X2
+	VMOVSS        constants<>+896(SB), X2
 	VDIVSS        X1, X2, X2
 	VMOVSS        X2, (DX)
 	VBROADCASTSS  X2, Z1
 	XORQ          R10, R10
 	MOVQ          R9, R11
 	SUBQ          $0x10, R11
-	JLT           tail8
+	JLT           tail7
 
-vectors1x8:
+vectors1x7:
 	VMOVUPS (SI)(R10*1), Z2
 	VMOVUPS (DI)(R10*1), Z3
 	VMOVUPS (BX)(R10*1), Z4
@@ -1087,17 +3078,17 @@ vectors1x8:
 	VMULPS  Z2, Z4, Z2
 	VADDPS  Z3, Z2, Z2
 	VMOVUPS Z2, (AX)(R10*1)
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x8
+	JGE     vectors1x7
 
-tail8:
+tail7:
 	ADDQ      $0x10, R11
-	JZ        done8
-	LEAQ      masks<>+64(SB), R8
+	JZ        done7
+	LEAQ      masks<>+64(SB), R12
 	SHLQ      $0x02, R11
-	SUBQ      R11, R8
-	VMOVDQU32 (R8), Z2
+	SUBQ      R11, R12
+	VMOVDQU32 (R12), Z2
 	VPTESTMD  Z2, Z2, K1
 	VMOVUPS.Z (SI)(R10*1), K1, Z2
 	VMOVUPS.Z (DI)(R10*1), K1, Z3
@@ -1108,11 +3099,13 @@ tail8:
 	VADDPS    Z3, Z0, Z0
 	VMOVUPS   Z0, K1, (AX)(R10*1)
 
-done8:
+done7:
 	ADDQ $0x04, CX
 	ADDQ $0x04, DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (AX)(R9*4), AX
+	DECQ R8
+	JNZ  one1
 
 done1:
 	VZEROUPPER
@@ -1120,7 +3113,7 @@ done1:
 
 // func layerNormBackward512(dx *float32, dy *float32, x *float32, mean *float32, rstd *float32, gamma *float32, rows int, cols int, n float32)
 // Requires: AVX, AVX512F
-TEXT ·layerNormBackward512(SB), NOSPLIT, $8-68
+TEXT ·layerNormBackward512(SB), NOSPLIT, $0-68
 	MOVQ dx+0(FP), AX
 	MOVQ dy+8(FP), CX
 	MOVQ x+16(FP), DX
@@ -1129,193 +3122,339 @@ TEXT ·layerNormBackward512(SB), NOSPLIT, $8-68
 	MOVQ gamma+40(FP), DI
 	MOVQ rows+48(FP), R8
 	MOVQ cols+56(FP), R9
-	MOVQ R8, R12
-	ANDQ $0x01, R8
-	SHRQ $0x01, R12
-	JZ   one1
+	MOVQ R9, R12
+	SHLQ $0x02, R12
+	LEAQ (R12)(R12*2), R13
+	SUBQ $0x04, R8
+	JLT  single1
 
-rows2:
-	LEAQ         (AX)(R9*4), R13
-	LEAQ         (CX)(R9*4), R14
-	LEAQ         (DX)(R9*4), R15
+group1:
 	VBROADCASTSS (BX), Z0
 	VBROADCASTSS (SI), Z1
 	VBROADCASTSS 4(BX), Z2
 	VBROADCASTSS 4(SI), Z3
-	VMOVUPS      constants<>+0(SB), Z4
-	VMOVUPS      constants<>+0(SB), Z5
-	VMOVUPS      constants<>+0(SB), Z6
-	VMOVUPS      constants<>+0(SB), Z7
+	VBROADCASTSS 8(BX), Z4
+	VBROADCASTSS 8(SI), Z5
+	VBROADCASTSS 12(BX), Z6
+	VBROADCASTSS 12(SI), Z7
+	VMOVUPS      constants<>+0(SB), Z8
+	VMOVUPS      constants<>+0(SB), Z9
+	VMOVUPS      constants<>+0(SB), Z10
+	VMOVUPS      constants<>+0(SB), Z11
+	VMOVUPS      constants<>+0(SB), Z12
+	VMOVUPS      constants<>+0(SB), Z13
+	VMOVUPS      constants<>+0(SB), Z14
+	VMOVUPS      constants<>+0(SB), Z15
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
-	JLT          tail3
+	JLT          tail2
+
+vectors1x2:
+	VMOVUPS (DI)(R10*1), Z16
+	VMOVUPS (CX), Z17
+	VMOVUPS (DX), Z18
+	VSUBPS  Z0, Z18, Z18
+	VMULPS  Z1, Z18, Z18
+	VMULPS  Z17, Z16, Z17
+	VADDPS  Z17, Z8, Z8
+	VMULPS  Z18, Z17, Z17
+	VADDPS  Z17, Z12, Z12
+	VMOVUPS (CX)(R12*1), Z17
+	VMOVUPS (DX)(R12*1), Z18
+	VSUBPS  Z2, Z18, Z18
+	VMULPS  Z3, Z18, Z18
+	VMULPS  Z17, Z16, Z17
+	VADDPS  Z17, Z9, Z9
+	VMULPS  Z18, Z17, Z17
+	VADDPS  Z17, Z13, Z13
+	VMOVUPS (CX)(R12*2), Z17
+	VMOVUPS (DX)(R12*2), Z18
+	VSUBPS  Z4, Z18, Z18
+	VMULPS  Z5, Z18, Z18
+	VMULPS  Z17, Z16, Z17
+	VADDPS  Z17, Z10, Z10
+	VMULPS  Z18, Z17, Z17
+	VADDPS  Z17, Z14, Z14
+	VMOVUPS (CX)(R13*1), Z17
+	VMOVUPS (DX)(R13*1), Z18
+	VSUBPS  Z6, Z18, Z18
+	VMULPS  Z7, Z18, Z18
+	VMULPS  Z17, Z16, Z16
+	VADDPS  Z16, Z11, Z11
+	VMULPS  Z18, Z16, Z16
+	VADDPS  Z16, Z15, Z15
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x2
+
+tail2:
+	ADDQ      $0x10, R11
+	JZ        done2
+	LEAQ      masks<>+64(SB), R14
+	SHLQ      $0x02, R11
+	SUBQ      R11, R14
+	VMOVDQU32 (R14), Z16
+	VPTESTMD  Z16, Z16, K1
+	VMOVUPS.Z (DI)(R10*1), K1, Z16
+	VMOVUPS.Z (CX), K1, Z17
+	VMOVUPS.Z (DX), K1, Z18
+	VSUBPS    Z0, Z18, Z0
+	VMULPS    Z1, Z0, Z0
+	VMULPS    Z17, Z16, Z1
+	VADDPS    Z1, Z8, Z8
+	VMULPS    Z0, Z1, Z0
+	VMOVUPS.Z Z0, K1, Z0
+	VADDPS    Z0, Z12, Z12
+	VMOVUPS.Z (CX)(R12*1), K1, Z0
+	VMOVUPS.Z (DX)(R12*1), K1, Z1
+	VSUBPS    Z2, Z1, Z1
+	VMULPS    Z3, Z1, Z1
+	VMULPS    Z0, Z16, Z0
+	VADDPS    Z0, Z9, Z9
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS.Z Z0, K1, Z0
+	VADDPS    Z0, Z13, Z13
+	VMOVUPS.Z (CX)(R12*2), K1, Z0
+	VMOVUPS.Z (DX)(R12*2), K1, Z1
+	VSUBPS    Z4, Z1, Z1
+	VMULPS    Z5, Z1, Z1
+	VMULPS    Z0, Z16, Z0
+	VADDPS    Z0, Z10, Z10
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS.Z Z0, K1, Z0
+	VADDPS    Z0, Z14, Z14
+	VMOVUPS.Z (CX)(R13*1), K1, Z0
+	VMOVUPS.Z (DX)(R13*1), K1, Z1
+	VSUBPS    Z6, Z1, Z1
+	VMULPS    Z7, Z1, Z1
+	VMULPS    Z0, Z16, Z0
+	VADDPS    Z0, Z11, Z11
+	VMULPS    Z1, Z0, Z0
+	VMOVUPS.Z Z0, K1, Z0
+	VADDPS    Z0, Z15, Z15
+
+done2:
+	SUBQ          R10, CX
+	SUBQ          R10, DX
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0x0e, X1, X0
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x01, X1, X0
+	VADDPS        X0, X1, X1
+	VEXTRACTF64X4 $0x01, Z12, Y0
+	VADDPS        Y0, Y12, Y0
+	VEXTRACTF128  $0x01, Y0, X2
+	VADDPS        X2, X0, X2
+	VPERMILPS     $0x0e, X2, X0
+	VADDPS        X0, X2, X2
+	VPERMILPS     $0x01, X2, X0
+	VADDPS        X0, X2, X2
+	VDIVSS        n+64(FP), X1, X1
+	VDIVSS        n+64(FP), X2, X2
+	VBROADCASTSS  X1, Z0
+	VBROADCASTSS  X2, Z1
+	VEXTRACTF64X4 $0x01, Z9, Y2
+	VADDPS        Y2, Y9, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X3, X2, X3
+	VPERMILPS     $0x0e, X3, X2
+	VADDPS        X2, X3, X3
+	VPERMILPS     $0x01, X3, X2
+	VADDPS        X2, X3, X3
+	VEXTRACTF64X4 $0x01, Z13, Y2
+	VADDPS        Y2, Y13, Y2
+	VEXTRACTF128  $0x01, Y2, X4
+	VADDPS        X4, X2, X4
+	VPERMILPS     $0x0e, X4, X2
+	VADDPS        X2, X4, X4
+	VPERMILPS     $0x01, X4, X2
+	VADDPS        X2, X4, X4
+	VDIVSS        n+64(FP), X3, X3
+	VDIVSS        n+64(FP), X4, X4
+	VBROADCASTSS  X3, Z2
+	VBROADCASTSS  X4, Z3
+	VEXTRACTF64X4 $0x01, Z10, Y4
+	VADDPS        Y4, Y10, Y4
+	VEXTRACTF128  $0x01, Y4, X5
+	VADDPS        X5, X4, X5
+	VPERMILPS     $0x0e, X5, X4
+	VADDPS        X4, X5, X5
+	VPERMILPS     $0x01, X5, X4
+	VADDPS        X4, X5, X5
+	VEXTRACTF64X4 $0x01, Z14, Y4
+	VADDPS        Y4, Y14, Y4
+	VEXTRACTF128  $0x01, Y4, X6
+	VADDPS        X6, X4, X6
+	VPERMILPS     $0x0e, X6, X4
+	VADDPS        X4, X6, X6
+	VPERMILPS     $0x01, X6, X4
+	VADDPS        X4, X6, X6
+	VDIVSS        n+64(FP), X5, X5
+	VDIVSS        n+64(FP), X6, X6
+	VBROADCASTSS  X5, Z4
+	VBROADCASTSS  X6, Z5
+	VEXTRACTF64X4 $0x01, Z11, Y6
+	VADDPS        Y6, Y11, Y6
+	VEXTRACTF128  $0x01, Y6, X7
+	VADDPS        X7, X6, X7
+	VPERMILPS     $0x0e, X7, X6
+	VADDPS        X6, X7, X7
+	VPERMILPS     $0x01, X7, X6
+	VADDPS        X6, X7, X7
+	VEXTRACTF64X4 $0x01, Z15, Y6
+	VADDPS        Y6, Y15, Y6
+	VEXTRACTF128  $0x01, Y6, X8
+	VADDPS        X8, X6, X8
+	VPERMILPS     $0x0e, X8, X6
+	VADDPS        X6, X8, X8
+	VPERMILPS     $0x01, X8, X6
+	VADDPS        X6, X8, X8
+	VDIVSS        n+64(FP), X7, X7
+	VDIVSS        n+64(FP), X8, X8
+	VBROADCASTSS  X7, Z6
+	VBROADCASTSS  X8, Z7
+	VBROADCASTSS  (BX), Z8
+	VBROADCASTSS  (SI), Z9
+	VBROADCASTSS  4(BX), Z10
+	VBROADCASTSS  4(SI), Z11
+	VBROADCASTSS  8(BX), Z12
+	VBROADCASTSS  8(SI), Z13
+	VBROADCASTSS  12(BX), Z14
+	VBROADCASTSS  12(SI), Z15
+	XORQ          R10, R10
+	MOVQ          R9, R11
+	SUBQ          $0x10, R11
+	JLT           tail3
 
 vectors1x3:
-	VMOVUPS (DI)(R10*1), Z8
-	VMOVUPS (CX)(R10*1), Z9
-	VMULPS  Z9, Z8, Z9
-	VMOVUPS (DX)(R10*1), Z10
-	VSUBPS  Z0, Z10, Z10
-	VMULPS  Z1, Z10, Z10
-	VADDPS  Z9, Z4, Z4
-	VMULPS  Z10, Z9, Z9
-	VADDPS  Z9, Z6, Z6
-	VMOVUPS (R14)(R10*1), Z9
-	VMULPS  Z9, Z8, Z8
-	VMOVUPS (R15)(R10*1), Z9
-	VSUBPS  Z2, Z9, Z9
-	VMULPS  Z3, Z9, Z9
-	VADDPS  Z8, Z5, Z5
-	VMULPS  Z9, Z8, Z8
-	VADDPS  Z8, Z7, Z7
-	ADDQ    $0x40, R10
+	VMOVUPS (DI)(R10*1), Z16
+	VMOVUPS (CX), Z17
+	VMULPS  Z17, Z16, Z17
+	VSUBPS  Z0, Z17, Z17
+	VMOVUPS (DX), Z18
+	VSUBPS  Z8, Z18, Z18
+	VMULPS  Z9, Z18, Z18
+	VMULPS  Z1, Z18, Z18
+	VSUBPS  Z18, Z17, Z17
+	VMULPS  Z17, Z9, Z17
+	VMOVUPS Z17, (AX)
+	VMOVUPS (CX)(R12*1), Z17
+	VMULPS  Z17, Z16, Z17
+	VSUBPS  Z2, Z17, Z17
+	VMOVUPS (DX)(R12*1), Z18
+	VSUBPS  Z10, Z18, Z18
+	VMULPS  Z11, Z18, Z18
+	VMULPS  Z3, Z18, Z18
+	VSUBPS  Z18, Z17, Z17
+	VMULPS  Z17, Z11, Z17
+	VMOVUPS Z17, (AX)(R12*1)
+	VMOVUPS (CX)(R12*2), Z17
+	VMULPS  Z17, Z16, Z17
+	VSUBPS  Z4, Z17, Z17
+	VMOVUPS (DX)(R12*2), Z18
+	VSUBPS  Z12, Z18, Z18
+	VMULPS  Z13, Z18, Z18
+	VMULPS  Z5, Z18, Z18
+	VSUBPS  Z18, Z17, Z17
+	VMULPS  Z17, Z13, Z17
+	VMOVUPS Z17, (AX)(R12*2)
+	VMOVUPS (CX)(R13*1), Z17
+	VMULPS  Z17, Z16, Z16
+	VSUBPS  Z6, Z16, Z16
+	VMOVUPS (DX)(R13*1), Z17
+	VSUBPS  Z14, Z17, Z17
+	VMULPS  Z15, Z17, Z17
+	VMULPS  Z7, Z17, Z17
+	VSUBPS  Z17, Z16, Z16
+	VMULPS  Z16, Z15, Z16
+	VMOVUPS Z16, (AX)(R13*1)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, AX
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x3
 
 tail3:
 	ADDQ      $0x10, R11
 	JZ        done3
-	LEAQ      masks<>+64(SB), BP
+	LEAQ      masks<>+64(SB), R14
 	SHLQ      $0x02, R11
-	SUBQ      R11, BP
-	VMOVDQU32 (BP), Z8
-	VPTESTMD  Z8, Z8, K1
-	VMOVUPS.Z (DI)(R10*1), K1, Z8
-	VMOVUPS.Z (CX)(R10*1), K1, Z9
-	VMULPS    Z9, Z8, Z9
-	VMOVUPS.Z (DX)(R10*1), K1, Z10
-	VSUBPS    Z0, Z10, Z10
-	VMULPS    Z1, Z10, Z10
-	VADDPS    Z9, Z4, Z4
-	VMULPS    Z10, Z9, Z9
-	VMOVUPS.Z Z9, K1, Z9
-	VADDPS    Z9, Z6, Z6
-	VMOVUPS.Z (R14)(R10*1), K1, Z9
+	SUBQ      R11, R14
+	VMOVDQU32 (R14), Z16
+	VPTESTMD  Z16, Z16, K1
+	VMOVUPS.Z (DI)(R10*1), K1, Z16
+	VMOVUPS.Z (CX), K1, Z17
+	VMULPS    Z17, Z16, Z17
+	VSUBPS    Z0, Z17, Z0
+	VMOVUPS.Z (DX), K1, Z17
+	VSUBPS    Z8, Z17, Z8
 	VMULPS    Z9, Z8, Z8
-	VMOVUPS.Z (R15)(R10*1), K1, Z9
-	VSUBPS    Z2, Z9, Z9
-	VMULPS    Z3, Z9, Z9
-	VADDPS    Z8, Z5, Z5
-	VMULPS    Z9, Z8, Z8
-	VMOVUPS.Z Z8, K1, Z8
-	VADDPS    Z8, Z7, Z7
-
-done3:
-	VEXTRACTF64X4 $0x01, Z4, Y8
-	VADDPS        Y8, Y4, Y8
-	VEXTRACTF128  $0x01, Y8, X4
-	VADDPS        X4, X8, X4
-	VPERMILPS     $0x0e, X4, X8
-	VADDPS        X8, X4, X4
-	VPERMILPS     $0x01, X4, X8
-	VADDPS        X8, X4, X4
-	VEXTRACTF64X4 $0x01, Z6, Y8
-	VADDPS        Y8, Y6, Y8
-	VEXTRACTF128  $0x01, Y8, X6
-	VADDPS        X6, X8, X6
-	VPERMILPS     $0x0e, X6, X8
-	VADDPS        X8, X6, X6
-	VPERMILPS     $0x01, X6, X8
-	VADDPS        X8, X6, X6
-	VDIVSS        n+64(FP), X4, X4
-	VDIVSS        n+64(FP), X6, X6
-	VBROADCASTSS  X4, Z4
-	VBROADCASTSS  X6, Z6
-	VEXTRACTF64X4 $0x01, Z5, Y8
-	VADDPS        Y8, Y5, Y8
-	VEXTRACTF128  $0x01, Y8, X5
-	VADDPS        X5, X8, X5
-	VPERMILPS     $0x0e, X5, X8
-	VADDPS        X8, X5, X5
-	VPERMILPS     $0x01, X5, X8
-	VADDPS        X8, X5, X5
-	VEXTRACTF64X4 $0x01, Z7, Y8
-	VADDPS        Y8, Y7, Y8
-	VEXTRACTF128  $0x01, Y8, X7
-	VADDPS        X7, X8, X7
-	VPERMILPS     $0x0e, X7, X8
-	VADDPS        X8, X7, X7
-	VPERMILPS     $0x01, X7, X8
-	VADDPS        X8, X7, X7
-	VDIVSS        n+64(FP), X5, X5
-	VDIVSS        n+64(FP), X7, X7
-	VBROADCASTSS  X5, Z5
-	VBROADCASTSS  X7, Z7
-	XORQ          R10, R10
-	MOVQ          R9, R11
-	SUBQ          $0x10, R11
-	JLT           tail4
-
-vectors1x4:
-	VMOVUPS (DI)(R10*1), Z8
-	VMOVUPS (CX)(R10*1), Z9
-	VMULPS  Z9, Z8, Z9
-	VMOVUPS (DX)(R10*1), Z10
-	VSUBPS  Z0, Z10, Z10
-	VMULPS  Z1, Z10, Z10
-	VSUBPS  Z4, Z9, Z9
-	VMULPS  Z6, Z10, Z10
-	VSUBPS  Z10, Z9, Z9
-	VMULPS  Z9, Z1, Z9
-	VMOVUPS Z9, (AX)(R10*1)
-	VMOVUPS (R14)(R10*1), Z9
-	VMULPS  Z9, Z8, Z8
-	VMOVUPS (R15)(R10*1), Z9
-	VSUBPS  Z2, Z9, Z9
-	VMULPS  Z3, Z9, Z9
-	VSUBPS  Z5, Z8, Z8
-	VMULPS  Z7, Z9, Z9
-	VSUBPS  Z9, Z8, Z8
-	VMULPS  Z8, Z3, Z8
-	VMOVUPS Z8, (R13)(R10*1)
-	ADDQ    $0x40, R10
-	SUBQ    $0x10, R11
-	JGE     vectors1x4
-
-tail4:
-	ADDQ      $0x10, R11
-	JZ        done4
-	LEAQ      masks<>+64(SB), BP
-	SHLQ      $0x02, R11
-	SUBQ      R11, BP
-	VMOVDQU32 (BP), Z8
-	VPTESTMD  Z8, Z8, K1
-	VMOVUPS.Z (DI)(R10*1), K1, Z8
-	VMOVUPS.Z (CX)(R10*1), K1, Z9
-	VMULPS    Z9, Z8, Z9
-	VMOVUPS.Z (DX)(R10*1), K1, Z10
-	VSUBPS    Z0, Z10, Z0
-	VMULPS    Z1, Z0, Z0
-	VSUBPS    Z4, Z9, Z4
-	VMULPS    Z6, Z0, Z0
-	VSUBPS    Z0, Z4, Z0
-	VMULPS    Z0, Z1, Z0
-	VMOVUPS   Z0, K1, (AX)(R10*1)
-	VMOVUPS.Z (R14)(R10*1), K1, Z0
-	VMULPS    Z0, Z8, Z0
-	VMOVUPS.Z (R15)(R10*1), K1, Z1
-	VSUBPS    Z2, Z1, Z1
+	VMULPS    Z1, Z8, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z9, Z0
+	VMOVUPS   Z0, K1, (AX)
+	VMOVUPS.Z (CX)(R12*1), K1, Z0
+	VMULPS    Z0, Z16, Z0
+	VSUBPS    Z2, Z0, Z0
+	VMOVUPS.Z (DX)(R12*1), K1, Z1
+	VSUBPS    Z10, Z1, Z1
+	VMULPS    Z11, Z1, Z1
 	VMULPS    Z3, Z1, Z1
-	VSUBPS    Z5, Z0, Z0
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z11, Z0
+	VMOVUPS   Z0, K1, (AX)(R12*1)
+	VMOVUPS.Z (CX)(R12*2), K1, Z0
+	VMULPS    Z0, Z16, Z0
+	VSUBPS    Z4, Z0, Z0
+	VMOVUPS.Z (DX)(R12*2), K1, Z1
+	VSUBPS    Z12, Z1, Z1
+	VMULPS    Z13, Z1, Z1
+	VMULPS    Z5, Z1, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z13, Z0
+	VMOVUPS   Z0, K1, (AX)(R12*2)
+	VMOVUPS.Z (CX)(R13*1), K1, Z0
+	VMULPS    Z0, Z16, Z0
+	VSUBPS    Z6, Z0, Z0
+	VMOVUPS.Z (DX)(R13*1), K1, Z1
+	VSUBPS    Z14, Z1, Z1
+	VMULPS    Z15, Z1, Z1
 	VMULPS    Z7, Z1, Z1
 	VSUBPS    Z1, Z0, Z0
-	VMULPS    Z0, Z3, Z0
-	VMOVUPS   Z0, K1, (R13)(R10*1)
+	VMULPS    Z0, Z15, Z0
+	VMOVUPS   Z0, K1, (AX)(R13*1)
 
-done4:
-	ADDQ  $0x08, BX
-	ADDQ  $0x08, SI
-	LEAQ  (DX)(R9*4), DX
-	LEAQ  (DX)(R9*4), DX
-	LEAQ  (AX)(R9*4), AX
-	LEAQ  (AX)(R9*4), AX
-	LEAQ  (CX)(R9*4), CX
-	LEAQ  (CX)(R9*4), CX
-	DECQ  R12
-	JNZ   rows2
-	TESTQ R8, R8
-	JZ    done1
+done3:
+	SUBQ R10, CX
+	SUBQ R10, DX
+	SUBQ R10, AX
+	ADDQ $0x10, BX
+	ADDQ $0x10, SI
+	LEAQ (DX)(R9*4), DX
+	LEAQ (DX)(R9*4), DX
+	LEAQ (DX)(R9*4), DX
+	LEAQ (DX)(R9*4), DX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (CX)(R9*4), CX
+	LEAQ (CX)(R9*4), CX
+	LEAQ (CX)(R9*4), CX
+	LEAQ (CX)(R9*4), CX
+	SUBQ $0x04, R8
+	JGE  group1
+
+single1:
+	ADDQ $0x04, R8
+	JZ   done1
 
 one1:
 	VBROADCASTSS (BX), Z0
@@ -1325,109 +3464,646 @@ one1:
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
-	JLT          tail5
+	JLT          tail4
+
+vectors1x4:
+	VMOVUPS (DI)(R10*1), Z4
+	VMOVUPS (CX), Z5
+	VMOVUPS (DX), Z6
+	VSUBPS  Z0, Z6, Z6
+	VMULPS  Z1, Z6, Z6
+	VMULPS  Z5, Z4, Z4
+	VADDPS  Z4, Z2, Z2
+	VMULPS  Z6, Z4, Z4
+	VADDPS  Z4, Z3, Z3
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x4
+
+tail4:
+	ADDQ      $0x10, R11
+	JZ        done4
+	LEAQ      masks<>+64(SB), R12
+	SHLQ      $0x02, R11
+	SUBQ      R11, R12
+	VMOVDQU32 (R12), Z4
+	VPTESTMD  Z4, Z4, K1
+	VMOVUPS.Z (DI)(R10*1), K1, Z4
+	VMOVUPS.Z (CX), K1, Z5
+	VMOVUPS.Z (DX), K1, Z6
+	VSUBPS    Z0, Z6, Z0
+	VMULPS    Z1, Z0, Z0
+	VMULPS    Z5, Z4, Z1
+	VADDPS    Z1, Z2, Z2
+	VMULPS    Z0, Z1, Z0
+	VMOVUPS.Z Z0, K1, Z0
+	VADDPS    Z0, Z3, Z3
+
+done4:
+	SUBQ          R10, CX
+	SUBQ          R10, DX
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y0, Y2, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0x0e, X1, X0
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x01, X1, X0
+	VADDPS        X0, X1, X1
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y0, Y3, Y0
+	VEXTRACTF128  $0x01, Y0, X2
+	VADDPS        X2, X0, X2
+	VPERMILPS     $0x0e, X2, X0
+	VADDPS        X0, X2, X2
+	VPERMILPS     $0x01, X2, X0
+	VADDPS        X0, X2, X2
+	VDIVSS        n+64(FP), X1, X1
+	VDIVSS        n+64(FP), X2, X2
+	VBROADCASTSS  X1, Z0
+	VBROADCASTSS  X2, Z1
+	VBROADCASTSS  (BX), Z2
+	VBROADCASTSS  (SI), Z3
+	XORQ          R10, R10
+	MOVQ          R9, R11
+	SUBQ          $0x10, R11
+	JLT           tail5
 
 vectors1x5:
 	VMOVUPS (DI)(R10*1), Z4
-	VMOVUPS (CX)(R10*1), Z5
+	VMOVUPS (CX), Z5
 	VMULPS  Z5, Z4, Z4
-	VMOVUPS (DX)(R10*1), Z5
-	VSUBPS  Z0, Z5, Z5
+	VSUBPS  Z0, Z4, Z4
+	VMOVUPS (DX), Z5
+	VSUBPS  Z2, Z5, Z5
+	VMULPS  Z3, Z5, Z5
 	VMULPS  Z1, Z5, Z5
-	VADDPS  Z4, Z2, Z2
-	VMULPS  Z5, Z4, Z4
-	VADDPS  Z4, Z3, Z3
-	ADDQ    $0x40, R10
+	VSUBPS  Z5, Z4, Z4
+	VMULPS  Z4, Z3, Z4
+	VMOVUPS Z4, (AX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, AX
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x5
 
 tail5:
 	ADDQ      $0x10, R11
 	JZ        done5
-	LEAQ      masks<>+64(SB), R8
+	LEAQ      masks<>+64(SB), R12
 	SHLQ      $0x02, R11
-	SUBQ      R11, R8
-	VMOVDQU32 (R8), Z4
+	SUBQ      R11, R12
+	VMOVDQU32 (R12), Z4
 	VPTESTMD  Z4, Z4, K1
 	VMOVUPS.Z (DI)(R10*1), K1, Z4
-	VMOVUPS.Z (CX)(R10*1), K1, Z5
+	VMOVUPS.Z (CX), K1, Z5
 	VMULPS    Z5, Z4, Z4
-	VMOVUPS.Z (DX)(R10*1), K1, Z5
-	VSUBPS    Z0, Z5, Z5
-	VMULPS    Z1, Z5, Z5
-	VADDPS    Z4, Z2, Z2
-	VMULPS    Z5, Z4, Z4
-	VMOVUPS.Z Z4, K1, Z4
-	VADDPS    Z4, Z3, Z3
+	VSUBPS    Z0, Z4, Z0
+	VMOVUPS.Z (DX), K1, Z4
+	VSUBPS    Z2, Z4, Z2
+	VMULPS    Z3, Z2, Z2
+	VMULPS    Z1, Z2, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z3, Z0
+	VMOVUPS   Z0, K1, (AX)
 
 done5:
-	VEXTRACTF64X4 $0x01, Z2, Y4
-	VADDPS        Y4, Y2, Y4
-	VEXTRACTF128  $0x01, Y4, X2
-	VADDPS        X2, X4, X2
-	VPERMILPS     $0x0e, X2, X4
-	VADDPS        X4, X2, X2
-	VPERMILPS     $0x01, X2, X4
-	VADDPS        X4, X2, X2
-	VEXTRACTF64X4 $0x01, Z3, Y4
-	VADDPS        Y4, Y3, Y4
-	VEXTRACTF128  $0x01, Y4, X3
-	VADDPS        X3, X4, X3
-	VPERMILPS     $0x0e, X3, X4
-	VADDPS        X4, X3, X3
-	VPERMILPS     $0x01, X3, X4
-	VADDPS        X4, X3, X3
-	VDIVSS        n+64(FP), X2, X2
-	VDIVSS        n+64(FP), X3, X3
-	VBROADCASTSS  X2, Z2
-	VBROADCASTSS  X3, Z3
-	XORQ          R10, R10
-	MOVQ          R9, R11
-	SUBQ          $0x10, R11
-	JLT           tail6
-
-vectors1x6:
-	VMOVUPS (DI)(R10*1), Z4
-	VMOVUPS (CX)(R10*1), Z5
-	VMULPS  Z5, Z4, Z4
-	VMOVUPS (DX)(R10*1), Z5
-	VSUBPS  Z0, Z5, Z5
-	VMULPS  Z1, Z5, Z5
-	VSUBPS  Z2, Z4, Z4
-	VMULPS  Z3, Z5, Z5
-	VSUBPS  Z5, Z4, Z4
-	VMULPS  Z4, Z1, Z4
-	VMOVUPS Z4, (AX)(R10*1)
-	ADDQ    $0x40, R10
-	SUBQ    $0x10, R11
-	JGE     vectors1x6
-
-tail6:
-	ADDQ      $0x10, R11
-	JZ        done6
-	LEAQ      masks<>+64(SB), R8
-	SHLQ      $0x02, R11
-	SUBQ      R11, R8
-	VMOVDQU32 (R8), Z4
-	VPTESTMD  Z4, Z4, K1
-	VMOVUPS.Z (DI)(R10*1), K1, Z4
-	VMOVUPS.Z (CX)(R10*1), K1, Z5
-	VMULPS    Z5, Z4, Z4
-	VMOVUPS.Z (DX)(R10*1), K1, Z5
-	VSUBPS    Z0, Z5, Z0
-	VMULPS    Z1, Z0, Z0
-	VSUBPS    Z2, Z4, Z2
-	VMULPS    Z3, Z0, Z0
-	VSUBPS    Z0, Z2, Z0
-	VMULPS    Z0, Z1, Z0
-	VMOVUPS   Z0, K1, (AX)(R10*1)
-
-done6:
+	SUBQ R10, CX
+	SUBQ R10, DX
+	SUBQ R10, AX
 	ADDQ $0x04, BX
 	ADDQ $0x04, SI
 	LEAQ (DX)(R9*4), DX
 	LEAQ (AX)(R9*4), AX
 	LEAQ (CX)(R9*4), CX
+	DECQ R8
+	JNZ  one1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func layerNormBackwardColumns512(dx *float32, dgamma *float32, dbeta *float32, dy *float32, x *float32, mean *float32, rstd *float32, gamma *float32, rows int, cols int, n float32)
+// Requires: AVX, AVX512F
+TEXT ·layerNormBackwardColumns512(SB), NOSPLIT, $8-84
+	MOVQ dx+0(FP), AX
+	MOVQ dy+24(FP), CX
+	MOVQ x+32(FP), DX
+	MOVQ mean+40(FP), BX
+	MOVQ rstd+48(FP), SI
+	MOVQ gamma+56(FP), DI
+	MOVQ rows+64(FP), R8
+	MOVQ cols+72(FP), R9
+	MOVQ dgamma+8(FP), R12
+	MOVQ dbeta+16(FP), R13
+	MOVQ R9, R14
+	SHLQ $0x02, R14
+	LEAQ (R14)(R14*2), R15
+	SUBQ $0x04, R8
+	JLT  single1
+
+group1:
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+	VBROADCASTSS 4(BX), Z2
+	VBROADCASTSS 4(SI), Z3
+	VBROADCASTSS 8(BX), Z4
+	VBROADCASTSS 8(SI), Z5
+	VBROADCASTSS 12(BX), Z6
+	VBROADCASTSS 12(SI), Z7
+	VMOVUPS      constants<>+0(SB), Z8
+	VMOVUPS      constants<>+0(SB), Z9
+	VMOVUPS      constants<>+0(SB), Z10
+	VMOVUPS      constants<>+0(SB), Z11
+	VMOVUPS      constants<>+0(SB), Z12
+	VMOVUPS      constants<>+0(SB), Z13
+	VMOVUPS      constants<>+0(SB), Z14
+	VMOVUPS      constants<>+0(SB), Z15
+	XORQ         R10, R10
+	MOVQ         R9, R11
+	SUBQ         $0x10, R11
+	JLT          tail2
+
+vectors1x2:
+	VMOVUPS (DI)(R10*1), Z16
+	VMOVUPS (R12)(R10*1), Z17
+	VMOVUPS (R13)(R10*1), Z18
+	VMOVUPS (CX), Z19
+	VMOVUPS (DX), Z20
+	VSUBPS  Z0, Z20, Z20
+	VMULPS  Z1, Z20, Z20
+	VMULPS  Z19, Z16, Z21
+	VADDPS  Z21, Z8, Z8
+	VMULPS  Z20, Z21, Z21
+	VADDPS  Z21, Z12, Z12
+	VMULPS  Z20, Z19, Z20
+	VADDPS  Z20, Z17, Z17
+	VADDPS  Z19, Z18, Z18
+	VMOVUPS (CX)(R14*1), Z19
+	VMOVUPS (DX)(R14*1), Z20
+	VSUBPS  Z2, Z20, Z20
+	VMULPS  Z3, Z20, Z20
+	VMULPS  Z19, Z16, Z21
+	VADDPS  Z21, Z9, Z9
+	VMULPS  Z20, Z21, Z21
+	VADDPS  Z21, Z13, Z13
+	VMULPS  Z20, Z19, Z20
+	VADDPS  Z20, Z17, Z17
+	VADDPS  Z19, Z18, Z18
+	VMOVUPS (CX)(R14*2), Z19
+	VMOVUPS (DX)(R14*2), Z20
+	VSUBPS  Z4, Z20, Z20
+	VMULPS  Z5, Z20, Z20
+	VMULPS  Z19, Z16, Z21
+	VADDPS  Z21, Z10, Z10
+	VMULPS  Z20, Z21, Z21
+	VADDPS  Z21, Z14, Z14
+	VMULPS  Z20, Z19, Z20
+	VADDPS  Z20, Z17, Z17
+	VADDPS  Z19, Z18, Z18
+	VMOVUPS (CX)(R15*1), Z19
+	VMOVUPS (DX)(R15*1), Z20
+	VSUBPS  Z6, Z20, Z20
+	VMULPS  Z7, Z20, Z20
+	VMULPS  Z19, Z16, Z16
+	VADDPS  Z16, Z11, Z11
+	VMULPS  Z20, Z16, Z16
+	VADDPS  Z16, Z15, Z15
+	VMULPS  Z20, Z19, Z16
+	VADDPS  Z16, Z17, Z17
+	VADDPS  Z19, Z18, Z18
+	VMOVUPS Z17, (R12)(R10*1)
+	VMOVUPS Z18, (R13)(R10*1)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x2
+
+tail2:
+	ADDQ      $0x10, R11
+	JZ        done2
+	LEAQ      masks<>+64(SB), BP
+	SHLQ      $0x02, R11
+	SUBQ      R11, BP
+	VMOVDQU32 (BP), Z16
+	VPTESTMD  Z16, Z16, K1
+	VMOVUPS.Z (DI)(R10*1), K1, Z16
+	VMOVUPS.Z (R12)(R10*1), K1, Z17
+	VMOVUPS.Z (R13)(R10*1), K1, Z18
+	VMOVUPS.Z (CX), K1, Z19
+	VMOVUPS.Z (DX), K1, Z20
+	VSUBPS    Z0, Z20, Z0
+	VMULPS    Z1, Z0, Z0
+	VMULPS    Z19, Z16, Z1
+	VADDPS    Z1, Z8, Z8
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS.Z Z1, K1, Z1
+	VADDPS    Z1, Z12, Z12
+	VMULPS    Z0, Z19, Z0
+	VADDPS    Z0, Z17, Z17
+	VADDPS    Z19, Z18, Z18
+	VMOVUPS.Z (CX)(R14*1), K1, Z0
+	VMOVUPS.Z (DX)(R14*1), K1, Z1
+	VSUBPS    Z2, Z1, Z1
+	VMULPS    Z3, Z1, Z1
+	VMULPS    Z0, Z16, Z2
+	VADDPS    Z2, Z9, Z9
+	VMULPS    Z1, Z2, Z2
+	VMOVUPS.Z Z2, K1, Z2
+	VADDPS    Z2, Z13, Z13
+	VMULPS    Z1, Z0, Z1
+	VADDPS    Z1, Z17, Z17
+	VADDPS    Z0, Z18, Z18
+	VMOVUPS.Z (CX)(R14*2), K1, Z0
+	VMOVUPS.Z (DX)(R14*2), K1, Z1
+	VSUBPS    Z4, Z1, Z1
+	VMULPS    Z5, Z1, Z1
+	VMULPS    Z0, Z16, Z2
+	VADDPS    Z2, Z10, Z10
+	VMULPS    Z1, Z2, Z2
+	VMOVUPS.Z Z2, K1, Z2
+	VADDPS    Z2, Z14, Z14
+	VMULPS    Z1, Z0, Z1
+	VADDPS    Z1, Z17, Z17
+	VADDPS    Z0, Z18, Z18
+	VMOVUPS.Z (CX)(R15*1), K1, Z0
+	VMOVUPS.Z (DX)(R15*1), K1, Z1
+	VSUBPS    Z6, Z1, Z1
+	VMULPS    Z7, Z1, Z1
+	VMULPS    Z0, Z16, Z2
+	VADDPS    Z2, Z11, Z11
+	VMULPS    Z1, Z2, Z2
+	VMOVUPS.Z Z2, K1, Z2
+	VADDPS    Z2, Z15, Z15
+	VMULPS    Z1, Z0, Z1
+	VADDPS    Z1, Z17, Z17
+	VADDPS    Z0, Z18, Z18
+	VMOVUPS   Z17, K1, (R12)(R10*1)
+	VMOVUPS   Z18, K1, (R13)(R10*1)
+
+done2:
+	SUBQ          R10, CX
+	SUBQ          R10, DX
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0x0e, X1, X0
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x01, X1, X0
+	VADDPS        X0, X1, X1
+	VEXTRACTF64X4 $0x01, Z12, Y0
+	VADDPS        Y0, Y12, Y0
+	VEXTRACTF128  $0x01, Y0, X2
+	VADDPS        X2, X0, X2
+	VPERMILPS     $0x0e, X2, X0
+	VADDPS        X0, X2, X2
+	VPERMILPS     $0x01, X2, X0
+	VADDPS        X0, X2, X2
+	VDIVSS        n+80(FP), X1, X1
+	VDIVSS        n+80(FP), X2, X2
+	VBROADCASTSS  X1, Z0
+	VBROADCASTSS  X2, Z1
+	VEXTRACTF64X4 $0x01, Z9, Y2
+	VADDPS        Y2, Y9, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X3, X2, X3
+	VPERMILPS     $0x0e, X3, X2
+	VADDPS        X2, X3, X3
+	VPERMILPS     $0x01, X3, X2
+	VADDPS        X2, X3, X3
+	VEXTRACTF64X4 $0x01, Z13, Y2
+	VADDPS        Y2, Y13, Y2
+	VEXTRACTF128  $0x01, Y2, X4
+	VADDPS        X4, X2, X4
+	VPERMILPS     $0x0e, X4, X2
+	VADDPS        X2, X4, X4
+	VPERMILPS     $0x01, X4, X2
+	VADDPS        X2, X4, X4
+	VDIVSS        n+80(FP), X3, X3
+	VDIVSS        n+80(FP), X4, X4
+	VBROADCASTSS  X3, Z2
+	VBROADCASTSS  X4, Z3
+	VEXTRACTF64X4 $0x01, Z10, Y4
+	VADDPS        Y4, Y10, Y4
+	VEXTRACTF128  $0x01, Y4, X5
+	VADDPS        X5, X4, X5
+	VPERMILPS     $0x0e, X5, X4
+	VADDPS        X4, X5, X5
+	VPERMILPS     $0x01, X5, X4
+	VADDPS        X4, X5, X5
+	VEXTRACTF64X4 $0x01, Z14, Y4
+	VADDPS        Y4, Y14, Y4
+	VEXTRACTF128  $0x01, Y4, X6
+	VADDPS        X6, X4, X6
+	VPERMILPS     $0x0e, X6, X4
+	VADDPS        X4, X6, X6
+	VPERMILPS     $0x01, X6, X4
+	VADDPS        X4, X6, X6
+	VDIVSS        n+80(FP), X5, X5
+	VDIVSS        n+80(FP), X6, X6
+	VBROADCASTSS  X5, Z4
+	VBROADCASTSS  X6, Z5
+	VEXTRACTF64X4 $0x01, Z11, Y6
+	VADDPS        Y6, Y11, Y6
+	VEXTRACTF128  $0x01, Y6, X7
+	VADDPS        X7, X6, X7
+	VPERMILPS     $0x0e, X7, X6
+	VADDPS        X6, X7, X7
+	VPERMILPS     $0x01, X7, X6
+	VADDPS        X6, X7, X7
+	VEXTRACTF64X4 $0x01, Z15, Y6
+	VADDPS        Y6, Y15, Y6
+	VEXTRACTF128  $0x01, Y6, X8
+	VADDPS        X8, X6, X8
+	VPERMILPS     $0x0e, X8, X6
+	VADDPS        X6, X8, X8
+	VPERMILPS     $0x01, X8, X6
+	VADDPS        X6, X8, X8
+	VDIVSS        n+80(FP), X7, X7
+	VDIVSS        n+80(FP), X8, X8
+	VBROADCASTSS  X7, Z6
+	VBROADCASTSS  X8, Z7
+	VBROADCASTSS  (BX), Z8
+	VBROADCASTSS  (SI), Z9
+	VBROADCASTSS  4(BX), Z10
+	VBROADCASTSS  4(SI), Z11
+	VBROADCASTSS  8(BX), Z12
+	VBROADCASTSS  8(SI), Z13
+	VBROADCASTSS  12(BX), Z14
+	VBROADCASTSS  12(SI), Z15
+	XORQ          R10, R10
+	MOVQ          R9, R11
+	SUBQ          $0x10, R11
+	JLT           tail3
+
+vectors1x3:
+	VMOVUPS (DI)(R10*1), Z16
+	VMOVUPS (CX), Z17
+	VMULPS  Z17, Z16, Z17
+	VSUBPS  Z0, Z17, Z17
+	VMOVUPS (DX), Z18
+	VSUBPS  Z8, Z18, Z18
+	VMULPS  Z9, Z18, Z18
+	VMULPS  Z1, Z18, Z18
+	VSUBPS  Z18, Z17, Z17
+	VMULPS  Z17, Z9, Z17
+	VMOVUPS Z17, (AX)
+	VMOVUPS (CX)(R14*1), Z17
+	VMULPS  Z17, Z16, Z17
+	VSUBPS  Z2, Z17, Z17
+	VMOVUPS (DX)(R14*1), Z18
+	VSUBPS  Z10, Z18, Z18
+	VMULPS  Z11, Z18, Z18
+	VMULPS  Z3, Z18, Z18
+	VSUBPS  Z18, Z17, Z17
+	VMULPS  Z17, Z11, Z17
+	VMOVUPS Z17, (AX)(R14*1)
+	VMOVUPS (CX)(R14*2), Z17
+	VMULPS  Z17, Z16, Z17
+	VSUBPS  Z4, Z17, Z17
+	VMOVUPS (DX)(R14*2), Z18
+	VSUBPS  Z12, Z18, Z18
+	VMULPS  Z13, Z18, Z18
+	VMULPS  Z5, Z18, Z18
+	VSUBPS  Z18, Z17, Z17
+	VMULPS  Z17, Z13, Z17
+	VMOVUPS Z17, (AX)(R14*2)
+	VMOVUPS (CX)(R15*1), Z17
+	VMULPS  Z17, Z16, Z16
+	VSUBPS  Z6, Z16, Z16
+	VMOVUPS (DX)(R15*1), Z17
+	VSUBPS  Z14, Z17, Z17
+	VMULPS  Z15, Z17, Z17
+	VMULPS  Z7, Z17, Z17
+	VSUBPS  Z17, Z16, Z16
+	VMULPS  Z16, Z15, Z16
+	VMOVUPS Z16, (AX)(R15*1)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, AX
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x3
+
+tail3:
+	ADDQ      $0x10, R11
+	JZ        done3
+	LEAQ      masks<>+64(SB), BP
+	SHLQ      $0x02, R11
+	SUBQ      R11, BP
+	VMOVDQU32 (BP), Z16
+	VPTESTMD  Z16, Z16, K1
+	VMOVUPS.Z (DI)(R10*1), K1, Z16
+	VMOVUPS.Z (CX), K1, Z17
+	VMULPS    Z17, Z16, Z17
+	VSUBPS    Z0, Z17, Z0
+	VMOVUPS.Z (DX), K1, Z17
+	VSUBPS    Z8, Z17, Z8
+	VMULPS    Z9, Z8, Z8
+	VMULPS    Z1, Z8, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z9, Z0
+	VMOVUPS   Z0, K1, (AX)
+	VMOVUPS.Z (CX)(R14*1), K1, Z0
+	VMULPS    Z0, Z16, Z0
+	VSUBPS    Z2, Z0, Z0
+	VMOVUPS.Z (DX)(R14*1), K1, Z1
+	VSUBPS    Z10, Z1, Z1
+	VMULPS    Z11, Z1, Z1
+	VMULPS    Z3, Z1, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z11, Z0
+	VMOVUPS   Z0, K1, (AX)(R14*1)
+	VMOVUPS.Z (CX)(R14*2), K1, Z0
+	VMULPS    Z0, Z16, Z0
+	VSUBPS    Z4, Z0, Z0
+	VMOVUPS.Z (DX)(R14*2), K1, Z1
+	VSUBPS    Z12, Z1, Z1
+	VMULPS    Z13, Z1, Z1
+	VMULPS    Z5, Z1, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z13, Z0
+	VMOVUPS   Z0, K1, (AX)(R14*2)
+	VMOVUPS.Z (CX)(R15*1), K1, Z0
+	VMULPS    Z0, Z16, Z0
+	VSUBPS    Z6, Z0, Z0
+	VMOVUPS.Z (DX)(R15*1), K1, Z1
+	VSUBPS    Z14, Z1, Z1
+	VMULPS    Z15, Z1, Z1
+	VMULPS    Z7, Z1, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z15, Z0
+	VMOVUPS   Z0, K1, (AX)(R15*1)
+
+done3:
+	SUBQ R10, CX
+	SUBQ R10, DX
+	SUBQ R10, AX
+	ADDQ $0x10, BX
+	ADDQ $0x10, SI
+	LEAQ (DX)(R9*4), DX
+	LEAQ (DX)(R9*4), DX
+	LEAQ (DX)(R9*4), DX
+	LEAQ (DX)(R9*4), DX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (CX)(R9*4), CX
+	LEAQ (CX)(R9*4), CX
+	LEAQ (CX)(R9*4), CX
+	LEAQ (CX)(R9*4), CX
+	SUBQ $0x04, R8
+	JGE  group1
+
+single1:
+	ADDQ $0x04, R8
+	JZ   done1
+
+one1:
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+	VMOVUPS      constants<>+0(SB), Z2
+	VMOVUPS      constants<>+0(SB), Z3
+	XORQ         R10, R10
+	MOVQ         R9, R11
+	SUBQ         $0x10, R11
+	JLT          tail4
+
+vectors1x4:
+	VMOVUPS (DI)(R10*1), Z4
+	VMOVUPS (R12)(R10*1), Z5
+	VMOVUPS (R13)(R10*1), Z6
+	VMOVUPS (CX), Z7
+	VMOVUPS (DX), Z8
+	VSUBPS  Z0, Z8, Z8
+	VMULPS  Z1, Z8, Z8
+	VMULPS  Z7, Z4, Z4
+	VADDPS  Z4, Z2, Z2
+	VMULPS  Z8, Z4, Z4
+	VADDPS  Z4, Z3, Z3
+	VMULPS  Z8, Z7, Z4
+	VADDPS  Z4, Z5, Z5
+	VADDPS  Z7, Z6, Z6
+	VMOVUPS Z5, (R12)(R10*1)
+	VMOVUPS Z6, (R13)(R10*1)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x4
+
+tail4:
+	ADDQ      $0x10, R11
+	JZ        done4
+	LEAQ      masks<>+64(SB), R14
+	SHLQ      $0x02, R11
+	SUBQ      R11, R14
+	VMOVDQU32 (R14), Z4
+	VPTESTMD  Z4, Z4, K1
+	VMOVUPS.Z (DI)(R10*1), K1, Z4
+	VMOVUPS.Z (R12)(R10*1), K1, Z5
+	VMOVUPS.Z (R13)(R10*1), K1, Z6
+	VMOVUPS.Z (CX), K1, Z7
+	VMOVUPS.Z (DX), K1, Z8
+	VSUBPS    Z0, Z8, Z0
+	VMULPS    Z1, Z0, Z0
+	VMULPS    Z7, Z4, Z1
+	VADDPS    Z1, Z2, Z2
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS.Z Z1, K1, Z1
+	VADDPS    Z1, Z3, Z3
+	VMULPS    Z0, Z7, Z0
+	VADDPS    Z0, Z5, Z5
+	VADDPS    Z7, Z6, Z6
+	VMOVUPS   Z5, K1, (R12)(R10*1)
+	VMOVUPS   Z6, K1, (R13)(R10*1)
+
+done4:
+	SUBQ          R10, CX
+	SUBQ          R10, DX
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y0, Y2, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0x0e, X1, X0
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x01, X1, X0
+	VADDPS        X0, X1, X1
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y0, Y3, Y0
+	VEXTRACTF128  $0x01, Y0, X2
+	VADDPS        X2, X0, X2
+	VPERMILPS     $0x0e, X2, X0
+	VADDPS        X0, X2, X2
+	VPERMILPS     $0x01, X2, X0
+	VADDPS        X0, X2, X2
+	VDIVSS        n+80(FP), X1, X1
+	VDIVSS        n+80(FP), X2, X2
+	VBROADCASTSS  X1, Z0
+	VBROADCASTSS  X2, Z1
+	VBROADCASTSS  (BX), Z2
+	VBROADCASTSS  (SI), Z3
+	XORQ          R10, R10
+	MOVQ          R9, R11
+	SUBQ          $0x10, R11
+	JLT           tail5
+
+vectors1x5:
+	VMOVUPS (DI)(R10*1), Z4
+	VMOVUPS (CX), Z5
+	VMULPS  Z5, Z4, Z4
+	VSUBPS  Z0, Z4, Z4
+	VMOVUPS (DX), Z5
+	VSUBPS  Z2, Z5, Z5
+	VMULPS  Z3, Z5, Z5
+	VMULPS  Z1, Z5, Z5
+	VSUBPS  Z5, Z4, Z4
+	VMULPS  Z4, Z3, Z4
+	VMOVUPS Z4, (AX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, AX
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, R11
+	JGE     vectors1x5
+
+tail5:
+	ADDQ      $0x10, R11
+	JZ        done5
+	LEAQ      masks<>+64(SB), R14
+	SHLQ      $0x02, R11
+	SUBQ      R11, R14
+	VMOVDQU32 (R14), Z4
+	VPTESTMD  Z4, Z4, K1
+	VMOVUPS.Z (DI)(R10*1), K1, Z4
+	VMOVUPS.Z (CX), K1, Z5
+	VMULPS    Z5, Z4, Z4
+	VSUBPS    Z0, Z4, Z0
+	VMOVUPS.Z (DX), K1, Z4
+	VSUBPS    Z2, Z4, Z2
+	VMULPS    Z3, Z2, Z2
+	VMULPS    Z1, Z2, Z1
+	VSUBPS    Z1, Z0, Z0
+	VMULPS    Z0, Z3, Z0
+	VMOVUPS   Z0, K1, (AX)
+
+done5:
+	SUBQ R10, CX
+	SUBQ R10, DX
+	SUBQ R10, AX
+	ADDQ $0x04, BX
+	ADDQ $0x04, SI
+	LEAQ (DX)(R9*4), DX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (CX)(R9*4), CX
+	DECQ R8
+	JNZ  one1
 
 done1:
 	VZEROUPPER
@@ -1483,7 +4159,7 @@ rows2:
 	VMOVUPS      Z2, (CX)(R10*1)
 	VMOVUPS      Z1, 64(AX)(R10*1)
 	VMOVUPS      Z3, 64(CX)(R10*1)
-	ADDQ         $0x80, R10
+	ADDQ         $0x00000080, R10
 	SUBQ         $0x20, R8
 	JGE          vectors2x1
 
@@ -1515,7 +4191,7 @@ rows3:
 	JNZ          rows3
 	VMOVUPS      Z0, (AX)(R10*1)
 	VMOVUPS      Z1, (CX)(R10*1)
-	ADDQ         $0x40, R10
+	ADDQ         $0x00000040, R10
 	SUBQ         $0x10, R8
 	JGE          vectors1x2
 
@@ -1566,9 +4242,9 @@ TEXT ·maxAbs512(SB), NOSPLIT, $0-20
 
 vectors1x1:
 	VMOVUPS (AX)(DX*1), Z1
-	VPANDD  constants<>+1408(SB), Z1, Z1
+	VPANDD  constants<>+1280(SB), Z1, Z1
 	VPMAXUD Z1, Z0, Z0
-	ADDQ    $0x40, DX
+	ADDQ    $0x00000040, DX
 	SUBQ    $0x10, CX
 	JGE     vectors1x1
 
@@ -1581,7 +4257,7 @@ tail1:
 	VMOVDQU32 (BX), Z1
 	VPTESTMD  Z1, Z1, K1
 	VMOVUPS.Z (AX)(DX*1), K1, Z1
-	VPANDD    constants<>+1408(SB), Z1, Z1
+	VPANDD    constants<>+1280(SB), Z1, Z1
 	VPMAXUD   Z1, Z0, Z0
 
 done1:
@@ -1606,8 +4282,8 @@ TEXT ·quantize512(SB), NOSPLIT, $0-32
 	MOVQ         n+16(FP), DX
 	VBROADCASTSS a+24(FP), Z0
 	VBROADCASTSS b+28(FP), Z1
-	VMOVUPS      constants<>+1472(SB), Z2
-	VMOVUPS      constants<>+1536(SB), Z3
+	VMOVUPS      constants<>+1344(SB), Z2
+	VMOVUPS      constants<>+1408(SB), Z3
 	VMOVUPS      constants<>+0(SB), Z4
 	XORQ         BX, BX
 	SUBQ         $0x10, DX
@@ -1625,7 +4301,7 @@ vectors1x1:
 	VCVTPS2DQ Z6, Z5
 	VPADDD    Z8, Z5, Z5
 	VMOVUPS   Z5, (AX)(BX*1)
-	ADDQ      $0x40, BX
+	ADDQ      $0x00000040, BX
 	SUBQ      $0x10, DX
 	JGE       vectors1x1
 
@@ -1668,7 +4344,7 @@ vectors1x1:
 	VMOVUPS (CX)(BX*1), Z1
 	VPADDD  Z1, Z0, Z0
 	VMOVUPS Z0, (AX)(BX*1)
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -1710,7 +4386,7 @@ vectors1x1:
 	VPSRLQ  $0x20, Z2, Z3
 	VPADDQ  Z2, Z0, Z0
 	VPADDQ  Z3, Z1, Z1
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -1786,7 +4462,7 @@ vectors1x1:
 	VDIVPS       Z0, Z1, Z0
 	VSUBPS       Z0, Z2, Z0
 	VMOVUPS      Z0, (AX)(R8*1)
-	ADDQ         $0x40, R8
+	ADDQ         $0x00000040, R8
 	SUBQ         $0x10, SI
 	JGE          vectors1x1
 
@@ -1844,14 +4520,14 @@ TEXT ·toBF16512(SB), NOSPLIT, $0-24
 	MOVQ    y+0(FP), AX
 	MOVQ    x+8(FP), CX
 	MOVQ    n+16(FP), DX
-	VMOVUPS constants<>+1600(SB), Z0
+	VMOVUPS constants<>+1472(SB), Z0
 	XORQ    BX, BX
 
 wholes1:
 	VMOVUPS   (CX)(BX*1), Z1
 	VPSRLD    $0x10, Z1, Z2
 	VPSLLD    $0x1f, Z2, Z2
-	VPADDD    constants<>+1664(SB), Z1, Z4
+	VPADDD    constants<>+1536(SB), Z1, Z4
 	VPSRLD    $0x1f, Z2, Z2
 	VPADDD    Z2, Z4, Z2
 	VCMPPS    $0x03, Z1, Z1, K1
@@ -1905,7 +4581,7 @@ vectors1x1:
 	VADDPS  Y3, Y1, Y1
 	VMOVUPS Y0, (AX)(SI*1)
 	VMOVUPS Y1, 32(AX)(SI*1)
-	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, SI
 	SUBQ    $0x10, BX
 	JGE     vectors1x1
 
@@ -1948,7 +4624,7 @@ vectors1x1:
 	VMULPS  Y0, Y2, Y2
 	VMOVUPS Y1, (AX)(BX*1)
 	VMOVUPS Y2, 32(AX)(BX*1)
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -1968,60 +4644,6 @@ tail1:
 	VMASKMOVPS Y0, Y2, 32(AX)(BX*1)
 
 done1:
-	VZEROUPPER
-	RET
-
-// func dot256(a *float32, b *float32, n int) float32
-// Requires: AVX
-TEXT ·dot256(SB), NOSPLIT, $0-28
-	MOVQ    a+0(FP), AX
-	MOVQ    b+8(FP), CX
-	MOVQ    n+16(FP), DX
-	VMOVUPS constants<>+0(SB), Y0
-	VMOVUPS constants<>+32(SB), Y1
-	XORQ    BX, BX
-	SUBQ    $0x10, DX
-	JLT     tail1
-
-vectors1x1:
-	VMOVUPS (AX)(BX*1), Y2
-	VMOVUPS 32(AX)(BX*1), Y3
-	VMOVUPS (CX)(BX*1), Y4
-	VMOVUPS 32(CX)(BX*1), Y5
-	VMULPS  Y4, Y2, Y2
-	VMULPS  Y5, Y3, Y3
-	VADDPS  Y2, Y0, Y0
-	VADDPS  Y3, Y1, Y1
-	ADDQ    $0x40, BX
-	SUBQ    $0x10, DX
-	JGE     vectors1x1
-
-tail1:
-	ADDQ       $0x10, DX
-	JZ         done1
-	LEAQ       masks<>+64(SB), SI
-	SHLQ       $0x02, DX
-	SUBQ       DX, SI
-	VMOVUPS    (SI), Y2
-	VMOVUPS    32(SI), Y3
-	VMASKMOVPS (AX)(BX*1), Y2, Y4
-	VMASKMOVPS 32(AX)(BX*1), Y3, Y5
-	VMASKMOVPS (CX)(BX*1), Y2, Y2
-	VMASKMOVPS 32(CX)(BX*1), Y3, Y3
-	VMULPS     Y2, Y4, Y2
-	VMULPS     Y3, Y5, Y3
-	VADDPS     Y2, Y0, Y0
-	VADDPS     Y3, Y1, Y1
-
-done1:
-	VADDPS       Y1, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VPERMILPS    $0x0e, X1, X0
-	VADDPS       X0, X1, X1
-	VPERMILPS    $0x01, X1, X0
-	VADDPS       X0, X1, X1
-	VMOVSS       X1, ret+24(FP)
 	VZEROUPPER
 	RET
 
@@ -2045,7 +4667,7 @@ vectors1x1:
 	VBLENDVPS Y3, Y2, Y0, Y2
 	VMOVUPS   Y1, (AX)(BX*1)
 	VMOVUPS   Y2, 32(AX)(BX*1)
-	ADDQ      $0x40, BX
+	ADDQ      $0x00000040, BX
 	SUBQ      $0x10, DX
 	JGE       vectors1x1
 
@@ -2093,7 +4715,7 @@ vectors1x1:
 	VBLENDVPS Y2, Y4, Y0, Y2
 	VMOVUPS   Y1, (AX)(SI*1)
 	VMOVUPS   Y2, 32(AX)(SI*1)
-	ADDQ      $0x40, SI
+	ADDQ      $0x00000040, SI
 	SUBQ      $0x10, BX
 	JGE       vectors1x1
 
@@ -2134,7 +4756,7 @@ TEXT ·sumColumns256(SB), NOSPLIT, $0-40
 
 vectors1x1:
 	VMOVUPS constants<>+0(SB), Y0
-	VMOVUPS constants<>+32(SB), Y1
+	VMOVUPS constants<>+0(SB), Y1
 	MOVQ    count+32(FP), R8
 	LEAQ    (CX)(SI*1), DI
 
@@ -2148,7 +4770,7 @@ rows2:
 	JNZ     rows2
 	VMOVUPS Y0, (AX)(SI*1)
 	VMOVUPS Y1, 32(AX)(SI*1)
-	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, SI
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -2161,7 +4783,7 @@ tail1:
 	VMOVUPS (DI), Y0
 	VMOVUPS 32(DI), Y1
 	VMOVUPS constants<>+0(SB), Y2
-	VMOVUPS constants<>+32(SB), Y3
+	VMOVUPS constants<>+0(SB), Y3
 	MOVQ    count+32(FP), DX
 	LEAQ    (CX)(SI*1), CX
 
@@ -2198,80 +4820,80 @@ vectors1x1:
 	VMULPS  Y2, Y2, Y4
 	VMULPS  Y3, Y3, Y5
 	VMULPS  constants<>+192(SB), Y4, Y4
-	VMULPS  constants<>+224(SB), Y5, Y5
+	VMULPS  constants<>+192(SB), Y5, Y5
 	VADDPS  constants<>+256(SB), Y4, Y4
-	VADDPS  constants<>+288(SB), Y5, Y5
+	VADDPS  constants<>+256(SB), Y5, Y5
 	VMULPS  Y4, Y2, Y4
 	VMULPS  Y5, Y3, Y5
 	VPXOR   constants<>+320(SB), Y4, Y4
-	VPXOR   constants<>+352(SB), Y5, Y5
+	VPXOR   constants<>+320(SB), Y5, Y5
 	VMINPS  Y4, Y1, Y4
 	VMINPS  Y5, Y1, Y5
 	VMAXPS  Y4, Y0, Y4
 	VMAXPS  Y5, Y0, Y5
 	VMULPS  constants<>+384(SB), Y4, Y6
-	VMULPS  constants<>+416(SB), Y5, Y7
-	VADDPS  constants<>+448(SB), Y6, Y6
-	VADDPS  constants<>+480(SB), Y7, Y7
-	VSUBPS  constants<>+448(SB), Y6, Y8
-	VSUBPS  constants<>+480(SB), Y7, Y9
-	VMULPS  constants<>+512(SB), Y8, Y10
-	VMULPS  constants<>+544(SB), Y9, Y11
+	VMULPS  constants<>+384(SB), Y5, Y7
+	VADDPS  constants<>+1600(SB), Y6, Y6
+	VADDPS  constants<>+1600(SB), Y7, Y7
+	VSUBPS  constants<>+1600(SB), Y6, Y8
+	VSUBPS  constants<>+1600(SB), Y7, Y9
+	VMULPS  constants<>+448(SB), Y8, Y10
+	VMULPS  constants<>+448(SB), Y9, Y11
 	VSUBPS  Y10, Y4, Y4
 	VSUBPS  Y11, Y5, Y5
-	VMULPS  constants<>+576(SB), Y8, Y8
-	VMULPS  constants<>+608(SB), Y9, Y9
+	VMULPS  constants<>+512(SB), Y8, Y8
+	VMULPS  constants<>+512(SB), Y9, Y9
 	VSUBPS  Y8, Y4, Y4
 	VSUBPS  Y9, Y5, Y5
-	VMULPS  constants<>+640(SB), Y4, Y8
-	VMULPS  constants<>+672(SB), Y5, Y9
+	VMULPS  constants<>+576(SB), Y4, Y8
+	VMULPS  constants<>+576(SB), Y5, Y9
+	VADDPS  constants<>+640(SB), Y8, Y8
+	VADDPS  constants<>+640(SB), Y9, Y9
+	VMULPS  Y4, Y8, Y8
+	VMULPS  Y5, Y9, Y9
 	VADDPS  constants<>+704(SB), Y8, Y8
-	VADDPS  constants<>+736(SB), Y9, Y9
+	VADDPS  constants<>+704(SB), Y9, Y9
 	VMULPS  Y4, Y8, Y8
 	VMULPS  Y5, Y9, Y9
 	VADDPS  constants<>+768(SB), Y8, Y8
-	VADDPS  constants<>+800(SB), Y9, Y9
+	VADDPS  constants<>+768(SB), Y9, Y9
 	VMULPS  Y4, Y8, Y8
 	VMULPS  Y5, Y9, Y9
 	VADDPS  constants<>+832(SB), Y8, Y8
-	VADDPS  constants<>+864(SB), Y9, Y9
-	VMULPS  Y4, Y8, Y8
-	VMULPS  Y5, Y9, Y9
-	VADDPS  constants<>+896(SB), Y8, Y8
-	VADDPS  constants<>+928(SB), Y9, Y9
+	VADDPS  constants<>+832(SB), Y9, Y9
 	VMULPS  Y4, Y4, Y10
 	VMULPS  Y5, Y5, Y11
 	VMULPS  Y10, Y8, Y8
 	VMULPS  Y11, Y9, Y9
 	VADDPS  Y4, Y8, Y4
 	VADDPS  Y5, Y9, Y5
-	VADDPS  constants<>+960(SB), Y4, Y4
-	VADDPS  constants<>+992(SB), Y5, Y5
-	VPSUBD  constants<>+448(SB), Y6, Y6
-	VPSUBD  constants<>+480(SB), Y7, Y7
+	VADDPS  constants<>+896(SB), Y4, Y4
+	VADDPS  constants<>+896(SB), Y5, Y5
+	VPSUBD  constants<>+1600(SB), Y6, Y6
+	VPSUBD  constants<>+1600(SB), Y7, Y7
 	VPSRAD  $0x01, Y6, Y8
 	VPSRAD  $0x01, Y7, Y9
 	VPSUBD  Y8, Y6, Y6
 	VPSUBD  Y9, Y7, Y7
-	VPADDD  constants<>+1024(SB), Y8, Y8
-	VPADDD  constants<>+1056(SB), Y9, Y9
+	VPADDD  constants<>+1664(SB), Y8, Y8
+	VPADDD  constants<>+1664(SB), Y9, Y9
 	VPSLLD  $0x17, Y8, Y8
 	VPSLLD  $0x17, Y9, Y9
 	VMULPS  Y8, Y4, Y4
 	VMULPS  Y9, Y5, Y5
-	VPADDD  constants<>+1024(SB), Y6, Y6
-	VPADDD  constants<>+1056(SB), Y7, Y7
+	VPADDD  constants<>+1664(SB), Y6, Y6
+	VPADDD  constants<>+1664(SB), Y7, Y7
 	VPSLLD  $0x17, Y6, Y6
 	VPSLLD  $0x17, Y7, Y7
 	VMULPS  Y6, Y4, Y4
 	VMULPS  Y7, Y5, Y5
-	VADDPS  constants<>+960(SB), Y4, Y4
-	VADDPS  constants<>+992(SB), Y5, Y5
+	VADDPS  constants<>+896(SB), Y4, Y4
+	VADDPS  constants<>+896(SB), Y5, Y5
 	VDIVPS  Y4, Y2, Y2
 	VDIVPS  Y5, Y3, Y3
 	VMOVUPS Y2, (AX)(BX*1)
 	VMOVUPS Y3, 32(AX)(BX*1)
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -2288,75 +4910,75 @@ tail1:
 	VMULPS     Y4, Y4, Y6
 	VMULPS     Y5, Y5, Y7
 	VMULPS     constants<>+192(SB), Y6, Y6
-	VMULPS     constants<>+224(SB), Y7, Y7
+	VMULPS     constants<>+192(SB), Y7, Y7
 	VADDPS     constants<>+256(SB), Y6, Y6
-	VADDPS     constants<>+288(SB), Y7, Y7
+	VADDPS     constants<>+256(SB), Y7, Y7
 	VMULPS     Y6, Y4, Y6
 	VMULPS     Y7, Y5, Y7
 	VPXOR      constants<>+320(SB), Y6, Y6
-	VPXOR      constants<>+352(SB), Y7, Y7
+	VPXOR      constants<>+320(SB), Y7, Y7
 	VMINPS     Y6, Y1, Y6
 	VMINPS     Y7, Y1, Y1
 	VMAXPS     Y6, Y0, Y6
 	VMAXPS     Y1, Y0, Y0
 	VMULPS     constants<>+384(SB), Y6, Y1
-	VMULPS     constants<>+416(SB), Y0, Y7
-	VADDPS     constants<>+448(SB), Y1, Y1
-	VADDPS     constants<>+480(SB), Y7, Y7
-	VSUBPS     constants<>+448(SB), Y1, Y8
-	VSUBPS     constants<>+480(SB), Y7, Y9
-	VMULPS     constants<>+512(SB), Y8, Y10
-	VMULPS     constants<>+544(SB), Y9, Y11
+	VMULPS     constants<>+384(SB), Y0, Y7
+	VADDPS     constants<>+1600(SB), Y1, Y1
+	VADDPS     constants<>+1600(SB), Y7, Y7
+	VSUBPS     constants<>+1600(SB), Y1, Y8
+	VSUBPS     constants<>+1600(SB), Y7, Y9
+	VMULPS     constants<>+448(SB), Y8, Y10
+	VMULPS     constants<>+448(SB), Y9, Y11
 	VSUBPS     Y10, Y6, Y6
 	VSUBPS     Y11, Y0, Y0
-	VMULPS     constants<>+576(SB), Y8, Y8
-	VMULPS     constants<>+608(SB), Y9, Y9
+	VMULPS     constants<>+512(SB), Y8, Y8
+	VMULPS     constants<>+512(SB), Y9, Y9
 	VSUBPS     Y8, Y6, Y6
 	VSUBPS     Y9, Y0, Y0
-	VMULPS     constants<>+640(SB), Y6, Y8
-	VMULPS     constants<>+672(SB), Y0, Y9
+	VMULPS     constants<>+576(SB), Y6, Y8
+	VMULPS     constants<>+576(SB), Y0, Y9
+	VADDPS     constants<>+640(SB), Y8, Y8
+	VADDPS     constants<>+640(SB), Y9, Y9
+	VMULPS     Y6, Y8, Y8
+	VMULPS     Y0, Y9, Y9
 	VADDPS     constants<>+704(SB), Y8, Y8
-	VADDPS     constants<>+736(SB), Y9, Y9
+	VADDPS     constants<>+704(SB), Y9, Y9
 	VMULPS     Y6, Y8, Y8
 	VMULPS     Y0, Y9, Y9
 	VADDPS     constants<>+768(SB), Y8, Y8
-	VADDPS     constants<>+800(SB), Y9, Y9
+	VADDPS     constants<>+768(SB), Y9, Y9
 	VMULPS     Y6, Y8, Y8
 	VMULPS     Y0, Y9, Y9
 	VADDPS     constants<>+832(SB), Y8, Y8
-	VADDPS     constants<>+864(SB), Y9, Y9
-	VMULPS     Y6, Y8, Y8
-	VMULPS     Y0, Y9, Y9
-	VADDPS     constants<>+896(SB), Y8, Y8
-	VADDPS     constants<>+928(SB), Y9, Y9
+	VADDPS     constants<>+832(SB), Y9, Y9
 	VMULPS     Y6, Y6, Y10
 	VMULPS     Y0, Y0, Y11
 	VMULPS     Y10, Y8, Y8
 	VMULPS     Y11, Y9, Y9
 	VADDPS     Y6, Y8, Y6
 	VADDPS     Y0, Y9, Y0
-	VADDPS     constants<>+960(SB), Y6, Y6
-	VADDPS     constants<>+992(SB), Y0, Y0
-	VPSUBD     constants<>+448(SB), Y1, Y1
-	VPSUBD     constants<>+480(SB), Y7, Y7
+	VADDPS     constants<>+896(SB), Y6, Y6
+	VADDPS     constants<>+896(SB), Y0, Y0
+	VPSUBD     constants<>+1600(SB), Y1, Y1
+	VPSUBD     constants<>+1600(SB), Y7, Y7
 	VPSRAD     $0x01, Y1, Y8
 	VPSRAD     $0x01, Y7, Y9
 	VPSUBD     Y8, Y1, Y1
 	VPSUBD     Y9, Y7, Y7
-	VPADDD     constants<>+1024(SB), Y8, Y8
-	VPADDD     constants<>+1056(SB), Y9, Y9
+	VPADDD     constants<>+1664(SB), Y8, Y8
+	VPADDD     constants<>+1664(SB), Y9, Y9
 	VPSLLD     $0x17, Y8, Y8
 	VPSLLD     $0x17, Y9, Y9
 	VMULPS     Y8, Y6, Y6
 	VMULPS     Y9, Y0, Y0
-	VPADDD     constants<>+1024(SB), Y1, Y1
-	VPADDD     constants<>+1056(SB), Y7, Y7
+	VPADDD     constants<>+1664(SB), Y1, Y1
+	VPADDD     constants<>+1664(SB), Y7, Y7
 	VPSLLD     $0x17, Y1, Y1
 	VPSLLD     $0x17, Y7, Y7
 	VMULPS     Y1, Y6, Y1
 	VMULPS     Y7, Y0, Y0
-	VADDPS     constants<>+960(SB), Y1, Y1
-	VADDPS     constants<>+992(SB), Y0, Y0
+	VADDPS     constants<>+896(SB), Y1, Y1
+	VADDPS     constants<>+896(SB), Y0, Y0
 	VDIVPS     Y1, Y4, Y1
 	VDIVPS     Y0, Y5, Y0
 	VMASKMOVPS Y1, Y2, (AX)(BX*1)
@@ -2375,9 +4997,9 @@ TEXT ·geluBackward256(SB), NOSPLIT, $0-32
 	MOVQ    n+24(FP), BX
 	VMOVUPS constants<>+64(SB), Y0
 	VMOVUPS constants<>+128(SB), Y1
-	VMOVUPS constants<>+1088(SB), Y2
-	VMOVUPS constants<>+1152(SB), Y3
-	VMOVUPS constants<>+960(SB), Y4
+	VMOVUPS constants<>+960(SB), Y2
+	VMOVUPS constants<>+1024(SB), Y3
+	VMOVUPS constants<>+896(SB), Y4
 	XORQ    SI, SI
 	SUBQ    $0x10, BX
 	JLT     tail1
@@ -2392,69 +5014,69 @@ vectors1x1:
 	VMULPS  Y5, Y5, Y7
 	VMULPS  Y6, Y6, Y8
 	VMULPS  constants<>+192(SB), Y7, Y9
-	VMULPS  constants<>+224(SB), Y8, Y10
+	VMULPS  constants<>+192(SB), Y8, Y10
 	VADDPS  constants<>+256(SB), Y9, Y9
-	VADDPS  constants<>+288(SB), Y10, Y10
+	VADDPS  constants<>+256(SB), Y10, Y10
 	VMULPS  Y9, Y5, Y9
 	VMULPS  Y10, Y6, Y10
 	VPXOR   constants<>+320(SB), Y9, Y9
-	VPXOR   constants<>+352(SB), Y10, Y10
+	VPXOR   constants<>+320(SB), Y10, Y10
 	VMINPS  Y9, Y1, Y9
 	VMINPS  Y10, Y1, Y10
 	VMAXPS  Y9, Y0, Y9
 	VMAXPS  Y10, Y0, Y10
 	VMULPS  constants<>+384(SB), Y9, Y11
-	VMULPS  constants<>+416(SB), Y10, Y12
-	VADDPS  constants<>+448(SB), Y11, Y11
-	VADDPS  constants<>+480(SB), Y12, Y12
-	VSUBPS  constants<>+448(SB), Y11, Y13
-	VSUBPS  constants<>+480(SB), Y12, Y14
-	VMULPS  constants<>+512(SB), Y13, Y15
-	VMULPS  constants<>+544(SB), Y14, Y16
+	VMULPS  constants<>+384(SB), Y10, Y12
+	VADDPS  constants<>+1600(SB), Y11, Y11
+	VADDPS  constants<>+1600(SB), Y12, Y12
+	VSUBPS  constants<>+1600(SB), Y11, Y13
+	VSUBPS  constants<>+1600(SB), Y12, Y14
+	VMULPS  constants<>+448(SB), Y13, Y15
+	VMULPS  constants<>+448(SB), Y14, Y16
 	VSUBPS  Y15, Y9, Y9
 	VSUBPS  Y16, Y10, Y10
-	VMULPS  constants<>+576(SB), Y13, Y13
-	VMULPS  constants<>+608(SB), Y14, Y14
+	VMULPS  constants<>+512(SB), Y13, Y13
+	VMULPS  constants<>+512(SB), Y14, Y14
 	VSUBPS  Y13, Y9, Y9
 	VSUBPS  Y14, Y10, Y10
-	VMULPS  constants<>+640(SB), Y9, Y13
-	VMULPS  constants<>+672(SB), Y10, Y14
+	VMULPS  constants<>+576(SB), Y9, Y13
+	VMULPS  constants<>+576(SB), Y10, Y14
+	VADDPS  constants<>+640(SB), Y13, Y13
+	VADDPS  constants<>+640(SB), Y14, Y14
+	VMULPS  Y9, Y13, Y13
+	VMULPS  Y10, Y14, Y14
 	VADDPS  constants<>+704(SB), Y13, Y13
-	VADDPS  constants<>+736(SB), Y14, Y14
+	VADDPS  constants<>+704(SB), Y14, Y14
 	VMULPS  Y9, Y13, Y13
 	VMULPS  Y10, Y14, Y14
 	VADDPS  constants<>+768(SB), Y13, Y13
-	VADDPS  constants<>+800(SB), Y14, Y14
+	VADDPS  constants<>+768(SB), Y14, Y14
 	VMULPS  Y9, Y13, Y13
 	VMULPS  Y10, Y14, Y14
 	VADDPS  constants<>+832(SB), Y13, Y13
-	VADDPS  constants<>+864(SB), Y14, Y14
-	VMULPS  Y9, Y13, Y13
-	VMULPS  Y10, Y14, Y14
-	VADDPS  constants<>+896(SB), Y13, Y13
-	VADDPS  constants<>+928(SB), Y14, Y14
+	VADDPS  constants<>+832(SB), Y14, Y14
 	VMULPS  Y9, Y9, Y15
 	VMULPS  Y10, Y10, Y16
 	VMULPS  Y15, Y13, Y13
 	VMULPS  Y16, Y14, Y14
 	VADDPS  Y9, Y13, Y9
 	VADDPS  Y10, Y14, Y10
-	VADDPS  constants<>+960(SB), Y9, Y9
-	VADDPS  constants<>+992(SB), Y10, Y10
-	VPSUBD  constants<>+448(SB), Y11, Y11
-	VPSUBD  constants<>+480(SB), Y12, Y12
+	VADDPS  constants<>+896(SB), Y9, Y9
+	VADDPS  constants<>+896(SB), Y10, Y10
+	VPSUBD  constants<>+1600(SB), Y11, Y11
+	VPSUBD  constants<>+1600(SB), Y12, Y12
 	VPSRAD  $0x01, Y11, Y13
 	VPSRAD  $0x01, Y12, Y14
 	VPSUBD  Y13, Y11, Y11
 	VPSUBD  Y14, Y12, Y12
-	VPADDD  constants<>+1024(SB), Y13, Y13
-	VPADDD  constants<>+1056(SB), Y14, Y14
+	VPADDD  constants<>+1664(SB), Y13, Y13
+	VPADDD  constants<>+1664(SB), Y14, Y14
 	VPSLLD  $0x17, Y13, Y13
 	VPSLLD  $0x17, Y14, Y14
 	VMULPS  Y13, Y9, Y9
 	VMULPS  Y14, Y10, Y10
-	VPADDD  constants<>+1024(SB), Y11, Y11
-	VPADDD  constants<>+1056(SB), Y12, Y12
+	VPADDD  constants<>+1664(SB), Y11, Y11
+	VPADDD  constants<>+1664(SB), Y12, Y12
 	VPSLLD  $0x17, Y11, Y11
 	VPSLLD  $0x17, Y12, Y12
 	VMULPS  Y11, Y9, Y9
@@ -2463,10 +5085,10 @@ vectors1x1:
 	VADDPS  Y4, Y10, Y12
 	VDIVPS  Y11, Y4, Y11
 	VDIVPS  Y12, Y4, Y12
-	VMULPS  constants<>+1216(SB), Y7, Y7
-	VMULPS  constants<>+1248(SB), Y8, Y8
+	VMULPS  constants<>+1088(SB), Y7, Y7
+	VMULPS  constants<>+1088(SB), Y8, Y8
 	VADDPS  constants<>+256(SB), Y7, Y7
-	VADDPS  constants<>+288(SB), Y8, Y8
+	VADDPS  constants<>+256(SB), Y8, Y8
 	VMULPS  Y11, Y9, Y9
 	VMULPS  Y12, Y10, Y10
 	VMULPS  Y9, Y5, Y5
@@ -2483,7 +5105,7 @@ vectors1x1:
 	VMULPS  Y6, Y8, Y6
 	VMOVUPS Y5, (AX)(SI*1)
 	VMOVUPS Y6, 32(AX)(SI*1)
-	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, SI
 	SUBQ    $0x10, BX
 	JGE     vectors1x1
 
@@ -2504,69 +5126,69 @@ tail1:
 	VMULPS     Y7, Y7, Y3
 	VMULPS     Y2, Y2, Y8
 	VMULPS     constants<>+192(SB), Y3, Y9
-	VMULPS     constants<>+224(SB), Y8, Y10
+	VMULPS     constants<>+192(SB), Y8, Y10
 	VADDPS     constants<>+256(SB), Y9, Y9
-	VADDPS     constants<>+288(SB), Y10, Y10
+	VADDPS     constants<>+256(SB), Y10, Y10
 	VMULPS     Y9, Y7, Y9
 	VMULPS     Y10, Y2, Y10
 	VPXOR      constants<>+320(SB), Y9, Y9
-	VPXOR      constants<>+352(SB), Y10, Y10
+	VPXOR      constants<>+320(SB), Y10, Y10
 	VMINPS     Y9, Y1, Y9
 	VMINPS     Y10, Y1, Y1
 	VMAXPS     Y9, Y0, Y9
 	VMAXPS     Y1, Y0, Y0
 	VMULPS     constants<>+384(SB), Y9, Y1
-	VMULPS     constants<>+416(SB), Y0, Y10
-	VADDPS     constants<>+448(SB), Y1, Y1
-	VADDPS     constants<>+480(SB), Y10, Y10
-	VSUBPS     constants<>+448(SB), Y1, Y11
-	VSUBPS     constants<>+480(SB), Y10, Y12
-	VMULPS     constants<>+512(SB), Y11, Y13
-	VMULPS     constants<>+544(SB), Y12, Y14
+	VMULPS     constants<>+384(SB), Y0, Y10
+	VADDPS     constants<>+1600(SB), Y1, Y1
+	VADDPS     constants<>+1600(SB), Y10, Y10
+	VSUBPS     constants<>+1600(SB), Y1, Y11
+	VSUBPS     constants<>+1600(SB), Y10, Y12
+	VMULPS     constants<>+448(SB), Y11, Y13
+	VMULPS     constants<>+448(SB), Y12, Y14
 	VSUBPS     Y13, Y9, Y9
 	VSUBPS     Y14, Y0, Y0
-	VMULPS     constants<>+576(SB), Y11, Y11
-	VMULPS     constants<>+608(SB), Y12, Y12
+	VMULPS     constants<>+512(SB), Y11, Y11
+	VMULPS     constants<>+512(SB), Y12, Y12
 	VSUBPS     Y11, Y9, Y9
 	VSUBPS     Y12, Y0, Y0
-	VMULPS     constants<>+640(SB), Y9, Y11
-	VMULPS     constants<>+672(SB), Y0, Y12
+	VMULPS     constants<>+576(SB), Y9, Y11
+	VMULPS     constants<>+576(SB), Y0, Y12
+	VADDPS     constants<>+640(SB), Y11, Y11
+	VADDPS     constants<>+640(SB), Y12, Y12
+	VMULPS     Y9, Y11, Y11
+	VMULPS     Y0, Y12, Y12
 	VADDPS     constants<>+704(SB), Y11, Y11
-	VADDPS     constants<>+736(SB), Y12, Y12
+	VADDPS     constants<>+704(SB), Y12, Y12
 	VMULPS     Y9, Y11, Y11
 	VMULPS     Y0, Y12, Y12
 	VADDPS     constants<>+768(SB), Y11, Y11
-	VADDPS     constants<>+800(SB), Y12, Y12
+	VADDPS     constants<>+768(SB), Y12, Y12
 	VMULPS     Y9, Y11, Y11
 	VMULPS     Y0, Y12, Y12
 	VADDPS     constants<>+832(SB), Y11, Y11
-	VADDPS     constants<>+864(SB), Y12, Y12
-	VMULPS     Y9, Y11, Y11
-	VMULPS     Y0, Y12, Y12
-	VADDPS     constants<>+896(SB), Y11, Y11
-	VADDPS     constants<>+928(SB), Y12, Y12
+	VADDPS     constants<>+832(SB), Y12, Y12
 	VMULPS     Y9, Y9, Y13
 	VMULPS     Y0, Y0, Y14
 	VMULPS     Y13, Y11, Y11
 	VMULPS     Y14, Y12, Y12
 	VADDPS     Y9, Y11, Y9
 	VADDPS     Y0, Y12, Y0
-	VADDPS     constants<>+960(SB), Y9, Y9
-	VADDPS     constants<>+992(SB), Y0, Y0
-	VPSUBD     constants<>+448(SB), Y1, Y1
-	VPSUBD     constants<>+480(SB), Y10, Y10
+	VADDPS     constants<>+896(SB), Y9, Y9
+	VADDPS     constants<>+896(SB), Y0, Y0
+	VPSUBD     constants<>+1600(SB), Y1, Y1
+	VPSUBD     constants<>+1600(SB), Y10, Y10
 	VPSRAD     $0x01, Y1, Y11
 	VPSRAD     $0x01, Y10, Y12
 	VPSUBD     Y11, Y1, Y1
 	VPSUBD     Y12, Y10, Y10
-	VPADDD     constants<>+1024(SB), Y11, Y11
-	VPADDD     constants<>+1056(SB), Y12, Y12
+	VPADDD     constants<>+1664(SB), Y11, Y11
+	VPADDD     constants<>+1664(SB), Y12, Y12
 	VPSLLD     $0x17, Y11, Y11
 	VPSLLD     $0x17, Y12, Y12
 	VMULPS     Y11, Y9, Y9
 	VMULPS     Y12, Y0, Y0
-	VPADDD     constants<>+1024(SB), Y1, Y1
-	VPADDD     constants<>+1056(SB), Y10, Y10
+	VPADDD     constants<>+1664(SB), Y1, Y1
+	VPADDD     constants<>+1664(SB), Y10, Y10
 	VPSLLD     $0x17, Y1, Y1
 	VPSLLD     $0x17, Y10, Y10
 	VMULPS     Y1, Y9, Y1
@@ -2575,10 +5197,10 @@ tail1:
 	VADDPS     Y4, Y0, Y10
 	VDIVPS     Y9, Y4, Y9
 	VDIVPS     Y10, Y4, Y10
-	VMULPS     constants<>+1216(SB), Y3, Y3
-	VMULPS     constants<>+1248(SB), Y8, Y8
+	VMULPS     constants<>+1088(SB), Y3, Y3
+	VMULPS     constants<>+1088(SB), Y8, Y8
 	VADDPS     constants<>+256(SB), Y3, Y3
-	VADDPS     constants<>+288(SB), Y8, Y8
+	VADDPS     constants<>+256(SB), Y8, Y8
 	VMULPS     Y9, Y1, Y1
 	VMULPS     Y10, Y0, Y0
 	VMULPS     Y1, Y7, Y1
@@ -2610,38 +5232,584 @@ TEXT ·softmax256(SB), NOSPLIT, $0-56
 	MOVQ         grow+32(FP), SI
 	MOVQ         stats+48(FP), DI
 	VBROADCASTSS scale+40(FP), Y0
-	VMOVUPS      constants<>+1280(SB), Y1
+	VMOVUPS      constants<>+1152(SB), Y1
 	VMOVUPS      constants<>+0(SB), Y2
 	VMOVUPS      constants<>+64(SB), Y3
 	VMOVUPS      constants<>+128(SB), Y4
 	SHLQ         $0x02, CX
+	SUBQ         $0x02, DX
+	JLT          single1
 
-rows1:
+group1:
+	LEAQ    (AX)(CX*1), R10
+	LEAQ    (BX)(SI*1), R11
+	VMOVUPS Y1, Y4
 	VMOVUPS Y1, Y5
-	VMOVUPS Y1, Y6
 	XORQ    R8, R8
 	MOVQ    BX, R9
 	SUBQ    $0x10, R9
 	JLT     tail2
 
 vectors1x2:
-	VMOVUPS (AX)(R8*1), Y7
-	VMOVUPS 32(AX)(R8*1), Y8
+	VMOVUPS (AX)(R8*1), Y6
+	VMOVUPS 32(AX)(R8*1), Y7
+	VMULPS  Y0, Y6, Y6
 	VMULPS  Y0, Y7, Y7
-	VMULPS  Y0, Y8, Y8
-	VMOVUPS Y7, (AX)(R8*1)
-	VMOVUPS Y8, 32(AX)(R8*1)
+	VMAXPS  Y4, Y6, Y4
 	VMAXPS  Y5, Y7, Y5
-	VMAXPS  Y6, Y8, Y6
-	VMOVUPS Y5, Y5
-	VMOVUPS Y6, Y6
-	ADDQ    $0x40, R8
+	ADDQ    $0x00000040, R8
 	SUBQ    $0x10, R9
 	JGE     vectors1x2
 
 tail2:
 	ADDQ       $0x10, R9
 	JZ         done2
+	LEAQ       masks<>+64(SB), R12
+	SHLQ       $0x02, R9
+	SUBQ       R9, R12
+	VMOVUPS    (R12), Y6
+	VMOVUPS    32(R12), Y7
+	VMASKMOVPS (AX)(R8*1), Y6, Y8
+	VMASKMOVPS 32(AX)(R8*1), Y7, Y9
+	VMULPS     Y0, Y8, Y8
+	VMULPS     Y0, Y9, Y9
+	VBLENDVPS  Y6, Y8, Y1, Y6
+	VBLENDVPS  Y7, Y9, Y1, Y7
+	VMAXPS     Y4, Y6, Y4
+	VMAXPS     Y5, Y7, Y5
+
+done2:
+	VMAXPS       Y4, Y5, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VMAXPS       X4, X5, X5
+	VPERMILPS    $0x0e, X5, X4
+	VMAXPS       X5, X4, X5
+	VPERMILPS    $0x01, X5, X4
+	VMAXPS       X5, X4, X5
+	VMOVSS       X5, (DI)
+	VMOVUPS      Y1, Y4
+	VMOVUPS      Y1, Y5
+	XORQ         R8, R8
+	MOVQ         R11, R9
+	SUBQ         $0x10, R9
+	JLT          tail3
+
+vectors1x3:
+	VMOVUPS (R10)(R8*1), Y6
+	VMOVUPS 32(R10)(R8*1), Y7
+	VMULPS  Y0, Y6, Y6
+	VMULPS  Y0, Y7, Y7
+	VMAXPS  Y4, Y6, Y4
+	VMAXPS  Y5, Y7, Y5
+	ADDQ    $0x00000040, R8
+	SUBQ    $0x10, R9
+	JGE     vectors1x3
+
+tail3:
+	ADDQ       $0x10, R9
+	JZ         done3
+	LEAQ       masks<>+64(SB), R12
+	SHLQ       $0x02, R9
+	SUBQ       R9, R12
+	VMOVUPS    (R12), Y6
+	VMOVUPS    32(R12), Y7
+	VMASKMOVPS (R10)(R8*1), Y6, Y8
+	VMASKMOVPS 32(R10)(R8*1), Y7, Y9
+	VMULPS     Y0, Y8, Y8
+	VMULPS     Y0, Y9, Y9
+	VBLENDVPS  Y6, Y8, Y1, Y6
+	VBLENDVPS  Y7, Y9, Y1, Y7
+	VMAXPS     Y4, Y6, Y4
+	VMAXPS     Y5, Y7, Y5
+
+done3:
+	VMAXPS       Y4, Y5, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VMAXPS       X4, X5, X5
+	VPERMILPS    $0x0e, X5, X4
+	VMAXPS       X5, X4, X5
+	VPERMILPS    $0x01, X5, X4
+	VMAXPS       X5, X4, X5
+	VMOVSS       X5, 8(DI)
+	VBROADCASTSS (DI), Y4
+	VMOVUPS      constants<>+0(SB), Y5
+	VMOVUPS      constants<>+0(SB), Y6
+	XORQ         R8, R8
+	MOVQ         BX, R9
+	SUBQ         $0x10, R9
+	JLT          tail4
+
+vectors1x4:
+	VMOVUPS (AX)(R8*1), Y7
+	VMOVUPS 32(AX)(R8*1), Y8
+	VMULPS  Y0, Y7, Y7
+	VMULPS  Y0, Y8, Y8
+	VSUBPS  Y4, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMAXPS  Y7, Y3, Y7
+	VMAXPS  Y8, Y3, Y8
+	VMULPS  constants<>+384(SB), Y7, Y9
+	VMULPS  constants<>+384(SB), Y8, Y10
+	VADDPS  constants<>+1600(SB), Y9, Y9
+	VADDPS  constants<>+1600(SB), Y10, Y10
+	VSUBPS  constants<>+1600(SB), Y9, Y11
+	VSUBPS  constants<>+1600(SB), Y10, Y12
+	VMULPS  constants<>+448(SB), Y11, Y13
+	VMULPS  constants<>+448(SB), Y12, Y14
+	VSUBPS  Y13, Y7, Y7
+	VSUBPS  Y14, Y8, Y8
+	VMULPS  constants<>+512(SB), Y11, Y11
+	VMULPS  constants<>+512(SB), Y12, Y12
+	VSUBPS  Y11, Y7, Y7
+	VSUBPS  Y12, Y8, Y8
+	VMULPS  constants<>+576(SB), Y7, Y11
+	VMULPS  constants<>+576(SB), Y8, Y12
+	VADDPS  constants<>+640(SB), Y11, Y11
+	VADDPS  constants<>+640(SB), Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VADDPS  constants<>+704(SB), Y11, Y11
+	VADDPS  constants<>+704(SB), Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VADDPS  constants<>+768(SB), Y11, Y11
+	VADDPS  constants<>+768(SB), Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VADDPS  constants<>+832(SB), Y11, Y11
+	VADDPS  constants<>+832(SB), Y12, Y12
+	VMULPS  Y7, Y7, Y13
+	VMULPS  Y8, Y8, Y14
+	VMULPS  Y13, Y11, Y11
+	VMULPS  Y14, Y12, Y12
+	VADDPS  Y7, Y11, Y7
+	VADDPS  Y8, Y12, Y8
+	VADDPS  constants<>+896(SB), Y7, Y7
+	VADDPS  constants<>+896(SB), Y8, Y8
+	VPSUBD  constants<>+1600(SB), Y9, Y9
+	VPSUBD  constants<>+1600(SB), Y10, Y10
+	VPSRAD  $0x01, Y9, Y11
+	VPSRAD  $0x01, Y10, Y12
+	VPSUBD  Y11, Y9, Y9
+	VPSUBD  Y12, Y10, Y10
+	VPADDD  constants<>+1664(SB), Y11, Y11
+	VPADDD  constants<>+1664(SB), Y12, Y12
+	VPSLLD  $0x17, Y11, Y11
+	VPSLLD  $0x17, Y12, Y12
+	VMULPS  Y11, Y7, Y7
+	VMULPS  Y12, Y8, Y8
+	VPADDD  constants<>+1664(SB), Y9, Y9
+	VPADDD  constants<>+1664(SB), Y10, Y10
+	VPSLLD  $0x17, Y9, Y9
+	VPSLLD  $0x17, Y10, Y10
+	VMULPS  Y9, Y7, Y7
+	VMULPS  Y10, Y8, Y8
+	VMOVUPS Y7, (AX)(R8*1)
+	VMOVUPS Y8, 32(AX)(R8*1)
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	ADDQ    $0x00000040, R8
+	SUBQ    $0x10, R9
+	JGE     vectors1x4
+
+tail4:
+	ADDQ       $0x10, R9
+	JZ         done4
+	LEAQ       masks<>+64(SB), R12
+	SHLQ       $0x02, R9
+	SUBQ       R9, R12
+	VMOVUPS    (R12), Y7
+	VMOVUPS    32(R12), Y8
+	VMASKMOVPS (AX)(R8*1), Y7, Y9
+	VMASKMOVPS 32(AX)(R8*1), Y8, Y10
+	VMULPS     Y0, Y9, Y9
+	VMULPS     Y0, Y10, Y10
+	VSUBPS     Y4, Y9, Y9
+	VSUBPS     Y4, Y10, Y4
+	VMAXPS     Y9, Y3, Y9
+	VMAXPS     Y4, Y3, Y4
+	VMULPS     constants<>+384(SB), Y9, Y10
+	VMULPS     constants<>+384(SB), Y4, Y11
+	VADDPS     constants<>+1600(SB), Y10, Y10
+	VADDPS     constants<>+1600(SB), Y11, Y11
+	VSUBPS     constants<>+1600(SB), Y10, Y12
+	VSUBPS     constants<>+1600(SB), Y11, Y13
+	VMULPS     constants<>+448(SB), Y12, Y14
+	VMULPS     constants<>+448(SB), Y13, Y15
+	VSUBPS     Y14, Y9, Y9
+	VSUBPS     Y15, Y4, Y4
+	VMULPS     constants<>+512(SB), Y12, Y12
+	VMULPS     constants<>+512(SB), Y13, Y13
+	VSUBPS     Y12, Y9, Y9
+	VSUBPS     Y13, Y4, Y4
+	VMULPS     constants<>+576(SB), Y9, Y12
+	VMULPS     constants<>+576(SB), Y4, Y13
+	VADDPS     constants<>+640(SB), Y12, Y12
+	VADDPS     constants<>+640(SB), Y13, Y13
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+704(SB), Y12, Y12
+	VADDPS     constants<>+704(SB), Y13, Y13
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+768(SB), Y12, Y12
+	VADDPS     constants<>+768(SB), Y13, Y13
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+832(SB), Y12, Y12
+	VADDPS     constants<>+832(SB), Y13, Y13
+	VMULPS     Y9, Y9, Y14
+	VMULPS     Y4, Y4, Y15
+	VMULPS     Y14, Y12, Y12
+	VMULPS     Y15, Y13, Y13
+	VADDPS     Y9, Y12, Y9
+	VADDPS     Y4, Y13, Y4
+	VADDPS     constants<>+896(SB), Y9, Y9
+	VADDPS     constants<>+896(SB), Y4, Y4
+	VPSUBD     constants<>+1600(SB), Y10, Y10
+	VPSUBD     constants<>+1600(SB), Y11, Y11
+	VPSRAD     $0x01, Y10, Y12
+	VPSRAD     $0x01, Y11, Y13
+	VPSUBD     Y12, Y10, Y10
+	VPSUBD     Y13, Y11, Y11
+	VPADDD     constants<>+1664(SB), Y12, Y12
+	VPADDD     constants<>+1664(SB), Y13, Y13
+	VPSLLD     $0x17, Y12, Y12
+	VPSLLD     $0x17, Y13, Y13
+	VMULPS     Y12, Y9, Y9
+	VMULPS     Y13, Y4, Y4
+	VPADDD     constants<>+1664(SB), Y10, Y10
+	VPADDD     constants<>+1664(SB), Y11, Y11
+	VPSLLD     $0x17, Y10, Y10
+	VPSLLD     $0x17, Y11, Y11
+	VMULPS     Y10, Y9, Y9
+	VMULPS     Y11, Y4, Y4
+	VMASKMOVPS Y9, Y7, (AX)(R8*1)
+	VMASKMOVPS Y4, Y8, 32(AX)(R8*1)
+	VBLENDVPS  Y7, Y9, Y2, Y7
+	VBLENDVPS  Y8, Y4, Y2, Y4
+	VADDPS     Y7, Y5, Y5
+	VADDPS     Y4, Y6, Y6
+
+done4:
+	VADDPS       Y6, Y5, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VADDPS       X5, X4, X5
+	VPERMILPS    $0x0e, X5, X4
+	VADDPS       X4, X5, X5
+	VPERMILPS    $0x01, X5, X4
+	VADDPS       X4, X5, X5
+	VMOVSS       X5, 4(DI)
+	VBROADCASTSS 8(DI), Y4
+	VMOVUPS      constants<>+0(SB), Y5
+	VMOVUPS      constants<>+0(SB), Y6
+	XORQ         R8, R8
+	MOVQ         R11, R9
+	SUBQ         $0x10, R9
+	JLT          tail5
+
+vectors1x5:
+	VMOVUPS (R10)(R8*1), Y7
+	VMOVUPS 32(R10)(R8*1), Y8
+	VMULPS  Y0, Y7, Y7
+	VMULPS  Y0, Y8, Y8
+	VSUBPS  Y4, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMAXPS  Y7, Y3, Y7
+	VMAXPS  Y8, Y3, Y8
+	VMULPS  constants<>+384(SB), Y7, Y9
+	VMULPS  constants<>+384(SB), Y8, Y10
+	VADDPS  constants<>+1600(SB), Y9, Y9
+	VADDPS  constants<>+1600(SB), Y10, Y10
+	VSUBPS  constants<>+1600(SB), Y9, Y11
+	VSUBPS  constants<>+1600(SB), Y10, Y12
+	VMULPS  constants<>+448(SB), Y11, Y13
+	VMULPS  constants<>+448(SB), Y12, Y14
+	VSUBPS  Y13, Y7, Y7
+	VSUBPS  Y14, Y8, Y8
+	VMULPS  constants<>+512(SB), Y11, Y11
+	VMULPS  constants<>+512(SB), Y12, Y12
+	VSUBPS  Y11, Y7, Y7
+	VSUBPS  Y12, Y8, Y8
+	VMULPS  constants<>+576(SB), Y7, Y11
+	VMULPS  constants<>+576(SB), Y8, Y12
+	VADDPS  constants<>+640(SB), Y11, Y11
+	VADDPS  constants<>+640(SB), Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VADDPS  constants<>+704(SB), Y11, Y11
+	VADDPS  constants<>+704(SB), Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VADDPS  constants<>+768(SB), Y11, Y11
+	VADDPS  constants<>+768(SB), Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VADDPS  constants<>+832(SB), Y11, Y11
+	VADDPS  constants<>+832(SB), Y12, Y12
+	VMULPS  Y7, Y7, Y13
+	VMULPS  Y8, Y8, Y14
+	VMULPS  Y13, Y11, Y11
+	VMULPS  Y14, Y12, Y12
+	VADDPS  Y7, Y11, Y7
+	VADDPS  Y8, Y12, Y8
+	VADDPS  constants<>+896(SB), Y7, Y7
+	VADDPS  constants<>+896(SB), Y8, Y8
+	VPSUBD  constants<>+1600(SB), Y9, Y9
+	VPSUBD  constants<>+1600(SB), Y10, Y10
+	VPSRAD  $0x01, Y9, Y11
+	VPSRAD  $0x01, Y10, Y12
+	VPSUBD  Y11, Y9, Y9
+	VPSUBD  Y12, Y10, Y10
+	VPADDD  constants<>+1664(SB), Y11, Y11
+	VPADDD  constants<>+1664(SB), Y12, Y12
+	VPSLLD  $0x17, Y11, Y11
+	VPSLLD  $0x17, Y12, Y12
+	VMULPS  Y11, Y7, Y7
+	VMULPS  Y12, Y8, Y8
+	VPADDD  constants<>+1664(SB), Y9, Y9
+	VPADDD  constants<>+1664(SB), Y10, Y10
+	VPSLLD  $0x17, Y9, Y9
+	VPSLLD  $0x17, Y10, Y10
+	VMULPS  Y9, Y7, Y7
+	VMULPS  Y10, Y8, Y8
+	VMOVUPS Y7, (R10)(R8*1)
+	VMOVUPS Y8, 32(R10)(R8*1)
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	ADDQ    $0x00000040, R8
+	SUBQ    $0x10, R9
+	JGE     vectors1x5
+
+tail5:
+	ADDQ       $0x10, R9
+	JZ         done5
+	LEAQ       masks<>+64(SB), R11
+	SHLQ       $0x02, R9
+	SUBQ       R9, R11
+	VMOVUPS    (R11), Y7
+	VMOVUPS    32(R11), Y8
+	VMASKMOVPS (R10)(R8*1), Y7, Y9
+	VMASKMOVPS 32(R10)(R8*1), Y8, Y10
+	VMULPS     Y0, Y9, Y9
+	VMULPS     Y0, Y10, Y10
+	VSUBPS     Y4, Y9, Y9
+	VSUBPS     Y4, Y10, Y4
+	VMAXPS     Y9, Y3, Y9
+	VMAXPS     Y4, Y3, Y4
+	VMULPS     constants<>+384(SB), Y9, Y10
+	VMULPS     constants<>+384(SB), Y4, Y11
+	VADDPS     constants<>+1600(SB), Y10, Y10
+	VADDPS     constants<>+1600(SB), Y11, Y11
+	VSUBPS     constants<>+1600(SB), Y10, Y12
+	VSUBPS     constants<>+1600(SB), Y11, Y13
+	VMULPS     constants<>+448(SB), Y12, Y14
+	VMULPS     constants<>+448(SB), Y13, Y15
+	VSUBPS     Y14, Y9, Y9
+	VSUBPS     Y15, Y4, Y4
+	VMULPS     constants<>+512(SB), Y12, Y12
+	VMULPS     constants<>+512(SB), Y13, Y13
+	VSUBPS     Y12, Y9, Y9
+	VSUBPS     Y13, Y4, Y4
+	VMULPS     constants<>+576(SB), Y9, Y12
+	VMULPS     constants<>+576(SB), Y4, Y13
+	VADDPS     constants<>+640(SB), Y12, Y12
+	VADDPS     constants<>+640(SB), Y13, Y13
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+704(SB), Y12, Y12
+	VADDPS     constants<>+704(SB), Y13, Y13
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+768(SB), Y12, Y12
+	VADDPS     constants<>+768(SB), Y13, Y13
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+832(SB), Y12, Y12
+	VADDPS     constants<>+832(SB), Y13, Y13
+	VMULPS     Y9, Y9, Y14
+	VMULPS     Y4, Y4, Y15
+	VMULPS     Y14, Y12, Y12
+	VMULPS     Y15, Y13, Y13
+	VADDPS     Y9, Y12, Y9
+	VADDPS     Y4, Y13, Y4
+	VADDPS     constants<>+896(SB), Y9, Y9
+	VADDPS     constants<>+896(SB), Y4, Y4
+	VPSUBD     constants<>+1600(SB), Y10, Y10
+	VPSUBD     constants<>+1600(SB), Y11, Y11
+	VPSRAD     $0x01, Y10, Y12
+	VPSRAD     $0x01, Y11, Y13
+	VPSUBD     Y12, Y10, Y10
+	VPSUBD     Y13, Y11, Y11
+	VPADDD     constants<>+1664(SB), Y12, Y12
+	VPADDD     constants<>+1664(SB), Y13, Y13
+	VPSLLD     $0x17, Y12, Y12
+	VPSLLD     $0x17, Y13, Y13
+	VMULPS     Y12, Y9, Y9
+	VMULPS     Y13, Y4, Y4
+	VPADDD     constants<>+1664(SB), Y10, Y10
+	VPADDD     constants<>+1664(SB), Y11, Y11
+	VPSLLD     $0x17, Y10, Y10
+	VPSLLD     $0x17, Y11, Y11
+	VMULPS     Y10, Y9, Y9
+	VMULPS     Y11, Y4, Y4
+	VMASKMOVPS Y9, Y7, (R10)(R8*1)
+	VMASKMOVPS Y4, Y8, 32(R10)(R8*1)
+	VBLENDVPS  Y7, Y9, Y2, Y7
+	VBLENDVPS  Y8, Y4, Y2, Y4
+	VADDPS     Y7, Y5, Y5
+	VADDPS     Y4, Y6, Y6
+
+done5:
+	VADDPS       Y6, Y5, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VADDPS       X5, X4, X5
+	VPERMILPS    $0x0e, X5, X4
+	VADDPS       X4, X5, X5
+	VPERMILPS    $0x01, X5, X4
+	VADDPS       X4, X5, X5
+	VMOVSS       X5, 12(DI)
+	ADDQ         $0x10, DI
+	ADDQ         CX, AX
+	ADDQ         SI, BX
+	ADDQ         CX, AX
+	ADDQ         SI, BX
+	SUBQ         $0x02, DX
+	JGE          group1
+
+single1:
+	ADDQ $0x02, DX
+	JZ   done1
+
+one1:
+	VMOVUPS Y1, Y4
+	VMOVUPS Y1, Y5
+	XORQ    R8, R8
+	MOVQ    BX, R9
+	SUBQ    $0x10, R9
+	JLT     tail6
+
+vectors1x6:
+	VMOVUPS (AX)(R8*1), Y6
+	VMOVUPS 32(AX)(R8*1), Y7
+	VMULPS  Y0, Y6, Y6
+	VMULPS  Y0, Y7, Y7
+	VMAXPS  Y4, Y6, Y4
+	VMAXPS  Y5, Y7, Y5
+	ADDQ    $0x00000040, R8
+	SUBQ    $0x10, R9
+	JGE     vectors1x6
+
+tail6:
+	ADDQ       $0x10, R9
+	JZ         done6
+	LEAQ       masks<>+64(SB), R10
+	SHLQ       $0x02, R9
+	SUBQ       R9, R10
+	VMOVUPS    (R10), Y6
+	VMOVUPS    32(R10), Y7
+	VMASKMOVPS (AX)(R8*1), Y6, Y8
+	VMASKMOVPS 32(AX)(R8*1), Y7, Y9
+	VMULPS     Y0, Y8, Y8
+	VMULPS     Y0, Y9, Y9
+	VBLENDVPS  Y6, Y8, Y1, Y6
+	VBLENDVPS  Y7, Y9, Y1, Y7
+	VMAXPS     Y4, Y6, Y4
+	VMAXPS     Y5, Y7, Y5
+
+done6:
+	VMAXPS       Y4, Y5, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VMAXPS       X4, X5, X5
+	VPERMILPS    $0x0e, X5, X4
+	VMAXPS       X5, X4, X5
+	VPERMILPS    $0x01, X5, X4
+	VMAXPS       X5, X4, X5
+	VMOVSS       X5, (DI)
+	VBROADCASTSS (DI), Y4
+	VMOVUPS      constants<>+0(SB), Y5
+	VMOVUPS      constants<>+0(SB), Y6
+	XORQ         R8, R8
+	MOVQ         BX, R9
+	SUBQ         $0x10, R9
+	JLT          tail7
+
+vectors1x7:
+	VMOVUPS (AX)(R8*1), Y7
+	VMOVUPS 32(AX)(R8*1), Y8
+	VMULPS  Y0, Y7, Y7
+	VMULPS  Y0, Y8, Y8
+	VSUBPS  Y4, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMAXPS  Y7, Y3, Y7
+	VMAXPS  Y8, Y3, Y8
+	VMULPS  constants<>+384(SB), Y7, Y9
+	VMULPS  constants<>+384(SB), Y8, Y10
+	VADDPS  constants<>+1600(SB), Y9, Y9
+	VADDPS  constants<>+1600(SB), Y10, Y10
+	VSUBPS  constants<>+1600(SB), Y9, Y11
+	VSUBPS  constants<>+1600(SB), Y10, Y12
+	VMULPS  constants<>+448(SB), Y11, Y13
+	VMULPS  constants<>+448(SB), Y12, Y14
+	VSUBPS  Y13, Y7, Y7
+	VSUBPS  Y14, Y8, Y8
+	VMULPS  constants<>+512(SB), Y11, Y11
+	VMULPS  constants<>+512(SB), Y12, Y12
+	VSUBPS  Y11, Y7, Y7
+	VSUBPS  Y12, Y8, Y8
+	VMULPS  constants<>+576(SB), Y7, Y11
+	VMULPS  constants<>+576(SB), Y8, Y12
+	VADDPS  constants<>+640(SB), Y11, Y11
+	VADDPS  constants<>+640(SB), Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VADDPS  constants<>+704(SB), Y11, Y11
+	VADDPS  constants<>+704(SB), Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VADDPS  constants<>+768(SB), Y11, Y11
+	VADDPS  constants<>+768(SB), Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VADDPS  constants<>+832(SB), Y11, Y11
+	VADDPS  constants<>+832(SB), Y12, Y12
+	VMULPS  Y7, Y7, Y13
+	VMULPS  Y8, Y8, Y14
+	VMULPS  Y13, Y11, Y11
+	VMULPS  Y14, Y12, Y12
+	VADDPS  Y7, Y11, Y7
+	VADDPS  Y8, Y12, Y8
+	VADDPS  constants<>+896(SB), Y7, Y7
+	VADDPS  constants<>+896(SB), Y8, Y8
+	VPSUBD  constants<>+1600(SB), Y9, Y9
+	VPSUBD  constants<>+1600(SB), Y10, Y10
+	VPSRAD  $0x01, Y9, Y11
+	VPSRAD  $0x01, Y10, Y12
+	VPSUBD  Y11, Y9, Y9
+	VPSUBD  Y12, Y10, Y10
+	VPADDD  constants<>+1664(SB), Y11, Y11
+	VPADDD  constants<>+1664(SB), Y12, Y12
+	VPSLLD  $0x17, Y11, Y11
+	VPSLLD  $0x17, Y12, Y12
+	VMULPS  Y11, Y7, Y7
+	VMULPS  Y12, Y8, Y8
+	VPADDD  constants<>+1664(SB), Y9, Y9
+	VPADDD  constants<>+1664(SB), Y10, Y10
+	VPSLLD  $0x17, Y9, Y9
+	VPSLLD  $0x17, Y10, Y10
+	VMULPS  Y9, Y7, Y7
+	VMULPS  Y10, Y8, Y8
+	VMOVUPS Y7, (AX)(R8*1)
+	VMOVUPS Y8, 32(AX)(R8*1)
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	ADDQ    $0x00000040, R8
+	SUBQ    $0x10, R9
+	JGE     vectors1x7
+
+tail7:
+	ADDQ       $0x10, R9
+	JZ         done7
 	LEAQ       masks<>+64(SB), R10
 	SHLQ       $0x02, R9
 	SUBQ       R9, R10
@@ -2651,198 +5819,89 @@ tail2:
 	VMASKMOVPS 32(AX)(R8*1), Y8, Y10
 	VMULPS     Y0, Y9, Y9
 	VMULPS     Y0, Y10, Y10
-	VMASKMOVPS Y9, Y7, (AX)(R8*1)
-	VMASKMOVPS Y10, Y8, 32(AX)(R8*1)
-	VBLENDVPS  Y7, Y9, Y1, Y7
-	VBLENDVPS  Y8, Y10, Y1, Y8
-	VMAXPS     Y5, Y7, Y5
-	VMAXPS     Y6, Y8, Y6
-	VMOVUPS    Y5, Y5
-	VMOVUPS    Y6, Y6
-
-done2:
-	VMAXPS       Y5, Y6, Y5
-	VEXTRACTF128 $0x01, Y5, X6
-	VMAXPS       X5, X6, X6
-	VPERMILPS    $0x0e, X6, X5
-	VMAXPS       X6, X5, X6
-	VPERMILPS    $0x01, X6, X5
-	VMAXPS       X6, X5, X6
-	VMOVSS       X6, (DI)
-	VBROADCASTSS X6, Y5
-	VMOVUPS      constants<>+0(SB), Y6
-	VMOVUPS      constants<>+32(SB), Y7
-	XORQ         R8, R8
-	MOVQ         BX, R9
-	SUBQ         $0x10, R9
-	JLT          tail3
-
-vectors1x3:
-	VMOVUPS (AX)(R8*1), Y8
-	VMOVUPS 32(AX)(R8*1), Y9
-	VSUBPS  Y5, Y8, Y8
-	VSUBPS  Y5, Y9, Y9
-	VMINPS  Y8, Y4, Y8
-	VMINPS  Y9, Y4, Y9
-	VMAXPS  Y8, Y3, Y8
-	VMAXPS  Y9, Y3, Y9
-	VMULPS  constants<>+384(SB), Y8, Y10
-	VMULPS  constants<>+416(SB), Y9, Y11
-	VADDPS  constants<>+448(SB), Y10, Y10
-	VADDPS  constants<>+480(SB), Y11, Y11
-	VSUBPS  constants<>+448(SB), Y10, Y12
-	VSUBPS  constants<>+480(SB), Y11, Y13
-	VMULPS  constants<>+512(SB), Y12, Y14
-	VMULPS  constants<>+544(SB), Y13, Y15
-	VSUBPS  Y14, Y8, Y8
-	VSUBPS  Y15, Y9, Y9
-	VMULPS  constants<>+576(SB), Y12, Y12
-	VMULPS  constants<>+608(SB), Y13, Y13
-	VSUBPS  Y12, Y8, Y8
-	VSUBPS  Y13, Y9, Y9
-	VMULPS  constants<>+640(SB), Y8, Y12
-	VMULPS  constants<>+672(SB), Y9, Y13
-	VADDPS  constants<>+704(SB), Y12, Y12
-	VADDPS  constants<>+736(SB), Y13, Y13
-	VMULPS  Y8, Y12, Y12
-	VMULPS  Y9, Y13, Y13
-	VADDPS  constants<>+768(SB), Y12, Y12
-	VADDPS  constants<>+800(SB), Y13, Y13
-	VMULPS  Y8, Y12, Y12
-	VMULPS  Y9, Y13, Y13
-	VADDPS  constants<>+832(SB), Y12, Y12
-	VADDPS  constants<>+864(SB), Y13, Y13
-	VMULPS  Y8, Y12, Y12
-	VMULPS  Y9, Y13, Y13
-	VADDPS  constants<>+896(SB), Y12, Y12
-	VADDPS  constants<>+928(SB), Y13, Y13
-	VMULPS  Y8, Y8, Y14
-	VMULPS  Y9, Y9, Y15
-	VMULPS  Y14, Y12, Y12
-	VMULPS  Y15, Y13, Y13
-	VADDPS  Y8, Y12, Y8
-	VADDPS  Y9, Y13, Y9
-	VADDPS  constants<>+960(SB), Y8, Y8
-	VADDPS  constants<>+992(SB), Y9, Y9
-	VPSUBD  constants<>+448(SB), Y10, Y10
-	VPSUBD  constants<>+480(SB), Y11, Y11
-	VPSRAD  $0x01, Y10, Y12
-	VPSRAD  $0x01, Y11, Y13
-	VPSUBD  Y12, Y10, Y10
-	VPSUBD  Y13, Y11, Y11
-	VPADDD  constants<>+1024(SB), Y12, Y12
-	VPADDD  constants<>+1056(SB), Y13, Y13
-	VPSLLD  $0x17, Y12, Y12
-	VPSLLD  $0x17, Y13, Y13
-	VMULPS  Y12, Y8, Y8
-	VMULPS  Y13, Y9, Y9
-	VPADDD  constants<>+1024(SB), Y10, Y10
-	VPADDD  constants<>+1056(SB), Y11, Y11
-	VPSLLD  $0x17, Y10, Y10
-	VPSLLD  $0x17, Y11, Y11
-	VMULPS  Y10, Y8, Y8
-	VMULPS  Y11, Y9, Y9
-	VMOVUPS Y8, (AX)(R8*1)
-	VMOVUPS Y9, 32(AX)(R8*1)
-	VADDPS  Y8, Y6, Y6
-	VADDPS  Y9, Y7, Y7
-	ADDQ    $0x40, R8
-	SUBQ    $0x10, R9
-	JGE     vectors1x3
-
-tail3:
-	ADDQ       $0x10, R9
-	JZ         done3
-	LEAQ       masks<>+64(SB), R10
-	SHLQ       $0x02, R9
-	SUBQ       R9, R10
-	VMOVUPS    (R10), Y8
-	VMOVUPS    32(R10), Y9
-	VMASKMOVPS (AX)(R8*1), Y8, Y10
-	VMASKMOVPS 32(AX)(R8*1), Y9, Y11
-	VSUBPS     Y5, Y10, Y10
-	VSUBPS     Y5, Y11, Y5
-	VMINPS     Y10, Y4, Y10
-	VMINPS     Y5, Y4, Y5
-	VMAXPS     Y10, Y3, Y10
-	VMAXPS     Y5, Y3, Y5
-	VMULPS     constants<>+384(SB), Y10, Y11
-	VMULPS     constants<>+416(SB), Y5, Y12
-	VADDPS     constants<>+448(SB), Y11, Y11
-	VADDPS     constants<>+480(SB), Y12, Y12
-	VSUBPS     constants<>+448(SB), Y11, Y13
-	VSUBPS     constants<>+480(SB), Y12, Y14
-	VMULPS     constants<>+512(SB), Y13, Y15
-	VMULPS     constants<>+544(SB), Y14, Y16
-	VSUBPS     Y15, Y10, Y10
-	VSUBPS     Y16, Y5, Y5
-	VMULPS     constants<>+576(SB), Y13, Y13
-	VMULPS     constants<>+608(SB), Y14, Y14
-	VSUBPS     Y13, Y10, Y10
-	VSUBPS     Y14, Y5, Y5
-	VMULPS     constants<>+640(SB), Y10, Y13
-	VMULPS     constants<>+672(SB), Y5, Y14
+	VSUBPS     Y4, Y9, Y9
+	VSUBPS     Y4, Y10, Y4
+	VMAXPS     Y9, Y3, Y9
+	VMAXPS     Y4, Y3, Y4
+	VMULPS     constants<>+384(SB), Y9, Y10
+	VMULPS     constants<>+384(SB), Y4, Y11
+	VADDPS     constants<>+1600(SB), Y10, Y10
+	VADDPS     constants<>+1600(SB), Y11, Y11
+	VSUBPS     constants<>+1600(SB), Y10, Y12
+	VSUBPS     constants<>+1600(SB), Y11, Y13
+	VMULPS     constants<>+448(SB), Y12, Y14
+	VMULPS     constants<>+448(SB), Y13, Y15
+	VSUBPS     Y14, Y9, Y9
+	VSUBPS     Y15, Y4, Y4
+	VMULPS     constants<>+512(SB), Y12, Y12
+	VMULPS     constants<>+512(SB), Y13, Y13
+	VSUBPS     Y12, Y9, Y9
+	VSUBPS     Y13, Y4, Y4
+	VMULPS     constants<>+576(SB), Y9, Y12
+	VMULPS     constants<>+576(SB), Y4, Y13
+	VADDPS     constants<>+640(SB), Y12, Y12
+	VADDPS     constants<>+640(SB), Y13, Y13
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+704(SB), Y12, Y12
 	VADDPS     constants<>+704(SB), Y13, Y13
-	VADDPS     constants<>+736(SB), Y14, Y14
-	VMULPS     Y10, Y13, Y13
-	VMULPS     Y5, Y14, Y14
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+768(SB), Y12, Y12
 	VADDPS     constants<>+768(SB), Y13, Y13
-	VADDPS     constants<>+800(SB), Y14, Y14
-	VMULPS     Y10, Y13, Y13
-	VMULPS     Y5, Y14, Y14
+	VMULPS     Y9, Y12, Y12
+	VMULPS     Y4, Y13, Y13
+	VADDPS     constants<>+832(SB), Y12, Y12
 	VADDPS     constants<>+832(SB), Y13, Y13
-	VADDPS     constants<>+864(SB), Y14, Y14
-	VMULPS     Y10, Y13, Y13
-	VMULPS     Y5, Y14, Y14
-	VADDPS     constants<>+896(SB), Y13, Y13
-	VADDPS     constants<>+928(SB), Y14, Y14
-	VMULPS     Y10, Y10, Y15
-	VMULPS     Y5, Y5, Y16
+	VMULPS     Y9, Y9, Y14
+	VMULPS     Y4, Y4, Y15
+	VMULPS     Y14, Y12, Y12
 	VMULPS     Y15, Y13, Y13
-	VMULPS     Y16, Y14, Y14
-	VADDPS     Y10, Y13, Y10
-	VADDPS     Y5, Y14, Y5
-	VADDPS     constants<>+960(SB), Y10, Y10
-	VADDPS     constants<>+992(SB), Y5, Y5
-	VPSUBD     constants<>+448(SB), Y11, Y11
-	VPSUBD     constants<>+480(SB), Y12, Y12
+	VADDPS     Y9, Y12, Y9
+	VADDPS     Y4, Y13, Y4
+	VADDPS     constants<>+896(SB), Y9, Y9
+	VADDPS     constants<>+896(SB), Y4, Y4
+	VPSUBD     constants<>+1600(SB), Y10, Y10
+	VPSUBD     constants<>+1600(SB), Y11, Y11
+	VPSRAD     $0x01, Y10, Y12
 	VPSRAD     $0x01, Y11, Y13
-	VPSRAD     $0x01, Y12, Y14
+	VPSUBD     Y12, Y10, Y10
 	VPSUBD     Y13, Y11, Y11
-	VPSUBD     Y14, Y12, Y12
-	VPADDD     constants<>+1024(SB), Y13, Y13
-	VPADDD     constants<>+1056(SB), Y14, Y14
-	VPSLLD     $0x17, Y13, Y13
-	VPSLLD     $0x17, Y14, Y14
-	VMULPS     Y13, Y10, Y10
-	VMULPS     Y14, Y5, Y5
-	VPADDD     constants<>+1024(SB), Y11, Y11
-	VPADDD     constants<>+1056(SB), Y12, Y12
-	VPSLLD     $0x17, Y11, Y11
+	VPADDD     constants<>+1664(SB), Y12, Y12
+	VPADDD     constants<>+1664(SB), Y13, Y13
 	VPSLLD     $0x17, Y12, Y12
-	VMULPS     Y11, Y10, Y10
-	VMULPS     Y12, Y5, Y5
-	VMASKMOVPS Y10, Y8, (AX)(R8*1)
-	VMASKMOVPS Y5, Y9, 32(AX)(R8*1)
-	VBLENDVPS  Y8, Y10, Y2, Y8
-	VBLENDVPS  Y9, Y5, Y2, Y5
-	VADDPS     Y8, Y6, Y6
-	VADDPS     Y5, Y7, Y7
+	VPSLLD     $0x17, Y13, Y13
+	VMULPS     Y12, Y9, Y9
+	VMULPS     Y13, Y4, Y4
+	VPADDD     constants<>+1664(SB), Y10, Y10
+	VPADDD     constants<>+1664(SB), Y11, Y11
+	VPSLLD     $0x17, Y10, Y10
+	VPSLLD     $0x17, Y11, Y11
+	VMULPS     Y10, Y9, Y9
+	VMULPS     Y11, Y4, Y4
+	VMASKMOVPS Y9, Y7, (AX)(R8*1)
+	VMASKMOVPS Y4, Y8, 32(AX)(R8*1)
+	VBLENDVPS  Y7, Y9, Y2, Y7
+	VBLENDVPS  Y8, Y4, Y2, Y4
+	VADDPS     Y7, Y5, Y5
+	VADDPS     Y4, Y6, Y6
 
-done3:
-	VADDPS       Y7, Y6, Y5
-	VEXTRACTF128 $0x01, Y5, X6
-	VADDPS       X6, X5, X6
-	VPERMILPS    $0x0e, X6, X5
-	VADDPS       X5, X6, X6
-	VPERMILPS    $0x01, X6, X5
-	VADDPS       X5, X6, X6
-	VMOVSS       X6, 4(DI)
+done7:
+	VADDPS       Y6, Y5, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VADDPS       X5, X4, X5
+	VPERMILPS    $0x0e, X5, X4
+	VADDPS       X4, X5, X5
+	VPERMILPS    $0x01, X5, X4
+	VADDPS       X4, X5, X5
+	VMOVSS       X5, 4(DI)
 	ADDQ         $0x08, DI
 	ADDQ         CX, AX
 	ADDQ         SI, BX
 	DECQ         DX
-	JNZ          rows1
+	JNZ          one1
+
+done1:
 	VZEROUPPER
 	RET
 
@@ -2863,10 +5922,10 @@ TEXT ·softmaxBackward256(SB), NOSPLIT, $0-72
 
 rows1:
 	VBROADCASTSS scale+48(FP), Y2
-	VMOVSS       constants<>+960(SB), X3
+	VMOVSS       constants<>+896(SB), X3
 	VDIVSS       4(R8), X3, X3
-	VBROADCASTSS (R8), Y4
 	VBROADCASTSS X3, Y3
+	VBROADCASTSS (R8), Y4
 	VBROADCASTSS (R9), Y5
 	XORQ         R10, R10
 	MOVQ         SI, R11
@@ -2885,57 +5944,57 @@ vectors1x2:
 	VMAXPS  Y6, Y0, Y6
 	VMAXPS  Y7, Y0, Y7
 	VMULPS  constants<>+384(SB), Y6, Y8
-	VMULPS  constants<>+416(SB), Y7, Y9
-	VADDPS  constants<>+448(SB), Y8, Y8
-	VADDPS  constants<>+480(SB), Y9, Y9
-	VSUBPS  constants<>+448(SB), Y8, Y10
-	VSUBPS  constants<>+480(SB), Y9, Y11
-	VMULPS  constants<>+512(SB), Y10, Y12
-	VMULPS  constants<>+544(SB), Y11, Y13
+	VMULPS  constants<>+384(SB), Y7, Y9
+	VADDPS  constants<>+1600(SB), Y8, Y8
+	VADDPS  constants<>+1600(SB), Y9, Y9
+	VSUBPS  constants<>+1600(SB), Y8, Y10
+	VSUBPS  constants<>+1600(SB), Y9, Y11
+	VMULPS  constants<>+448(SB), Y10, Y12
+	VMULPS  constants<>+448(SB), Y11, Y13
 	VSUBPS  Y12, Y6, Y6
 	VSUBPS  Y13, Y7, Y7
-	VMULPS  constants<>+576(SB), Y10, Y10
-	VMULPS  constants<>+608(SB), Y11, Y11
+	VMULPS  constants<>+512(SB), Y10, Y10
+	VMULPS  constants<>+512(SB), Y11, Y11
 	VSUBPS  Y10, Y6, Y6
 	VSUBPS  Y11, Y7, Y7
-	VMULPS  constants<>+640(SB), Y6, Y10
-	VMULPS  constants<>+672(SB), Y7, Y11
+	VMULPS  constants<>+576(SB), Y6, Y10
+	VMULPS  constants<>+576(SB), Y7, Y11
+	VADDPS  constants<>+640(SB), Y10, Y10
+	VADDPS  constants<>+640(SB), Y11, Y11
+	VMULPS  Y6, Y10, Y10
+	VMULPS  Y7, Y11, Y11
 	VADDPS  constants<>+704(SB), Y10, Y10
-	VADDPS  constants<>+736(SB), Y11, Y11
+	VADDPS  constants<>+704(SB), Y11, Y11
 	VMULPS  Y6, Y10, Y10
 	VMULPS  Y7, Y11, Y11
 	VADDPS  constants<>+768(SB), Y10, Y10
-	VADDPS  constants<>+800(SB), Y11, Y11
+	VADDPS  constants<>+768(SB), Y11, Y11
 	VMULPS  Y6, Y10, Y10
 	VMULPS  Y7, Y11, Y11
 	VADDPS  constants<>+832(SB), Y10, Y10
-	VADDPS  constants<>+864(SB), Y11, Y11
-	VMULPS  Y6, Y10, Y10
-	VMULPS  Y7, Y11, Y11
-	VADDPS  constants<>+896(SB), Y10, Y10
-	VADDPS  constants<>+928(SB), Y11, Y11
+	VADDPS  constants<>+832(SB), Y11, Y11
 	VMULPS  Y6, Y6, Y12
 	VMULPS  Y7, Y7, Y13
 	VMULPS  Y12, Y10, Y10
 	VMULPS  Y13, Y11, Y11
 	VADDPS  Y6, Y10, Y6
 	VADDPS  Y7, Y11, Y7
-	VADDPS  constants<>+960(SB), Y6, Y6
-	VADDPS  constants<>+992(SB), Y7, Y7
-	VPSUBD  constants<>+448(SB), Y8, Y8
-	VPSUBD  constants<>+480(SB), Y9, Y9
+	VADDPS  constants<>+896(SB), Y6, Y6
+	VADDPS  constants<>+896(SB), Y7, Y7
+	VPSUBD  constants<>+1600(SB), Y8, Y8
+	VPSUBD  constants<>+1600(SB), Y9, Y9
 	VPSRAD  $0x01, Y8, Y10
 	VPSRAD  $0x01, Y9, Y11
 	VPSUBD  Y10, Y8, Y8
 	VPSUBD  Y11, Y9, Y9
-	VPADDD  constants<>+1024(SB), Y10, Y10
-	VPADDD  constants<>+1056(SB), Y11, Y11
+	VPADDD  constants<>+1664(SB), Y10, Y10
+	VPADDD  constants<>+1664(SB), Y11, Y11
 	VPSLLD  $0x17, Y10, Y10
 	VPSLLD  $0x17, Y11, Y11
 	VMULPS  Y10, Y6, Y6
 	VMULPS  Y11, Y7, Y7
-	VPADDD  constants<>+1024(SB), Y8, Y8
-	VPADDD  constants<>+1056(SB), Y9, Y9
+	VPADDD  constants<>+1664(SB), Y8, Y8
+	VPADDD  constants<>+1664(SB), Y9, Y9
 	VPSLLD  $0x17, Y8, Y8
 	VPSLLD  $0x17, Y9, Y9
 	VMULPS  Y8, Y6, Y6
@@ -2954,7 +6013,7 @@ vectors1x2:
 	VMULPS  Y2, Y7, Y7
 	VMOVUPS Y6, (CX)(R10*1)
 	VMOVUPS Y7, 32(CX)(R10*1)
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x2
 
@@ -2977,57 +6036,57 @@ tail2:
 	VMAXPS     Y8, Y0, Y8
 	VMAXPS     Y4, Y0, Y4
 	VMULPS     constants<>+384(SB), Y8, Y9
-	VMULPS     constants<>+416(SB), Y4, Y10
-	VADDPS     constants<>+448(SB), Y9, Y9
-	VADDPS     constants<>+480(SB), Y10, Y10
-	VSUBPS     constants<>+448(SB), Y9, Y11
-	VSUBPS     constants<>+480(SB), Y10, Y12
-	VMULPS     constants<>+512(SB), Y11, Y13
-	VMULPS     constants<>+544(SB), Y12, Y14
+	VMULPS     constants<>+384(SB), Y4, Y10
+	VADDPS     constants<>+1600(SB), Y9, Y9
+	VADDPS     constants<>+1600(SB), Y10, Y10
+	VSUBPS     constants<>+1600(SB), Y9, Y11
+	VSUBPS     constants<>+1600(SB), Y10, Y12
+	VMULPS     constants<>+448(SB), Y11, Y13
+	VMULPS     constants<>+448(SB), Y12, Y14
 	VSUBPS     Y13, Y8, Y8
 	VSUBPS     Y14, Y4, Y4
-	VMULPS     constants<>+576(SB), Y11, Y11
-	VMULPS     constants<>+608(SB), Y12, Y12
+	VMULPS     constants<>+512(SB), Y11, Y11
+	VMULPS     constants<>+512(SB), Y12, Y12
 	VSUBPS     Y11, Y8, Y8
 	VSUBPS     Y12, Y4, Y4
-	VMULPS     constants<>+640(SB), Y8, Y11
-	VMULPS     constants<>+672(SB), Y4, Y12
+	VMULPS     constants<>+576(SB), Y8, Y11
+	VMULPS     constants<>+576(SB), Y4, Y12
+	VADDPS     constants<>+640(SB), Y11, Y11
+	VADDPS     constants<>+640(SB), Y12, Y12
+	VMULPS     Y8, Y11, Y11
+	VMULPS     Y4, Y12, Y12
 	VADDPS     constants<>+704(SB), Y11, Y11
-	VADDPS     constants<>+736(SB), Y12, Y12
+	VADDPS     constants<>+704(SB), Y12, Y12
 	VMULPS     Y8, Y11, Y11
 	VMULPS     Y4, Y12, Y12
 	VADDPS     constants<>+768(SB), Y11, Y11
-	VADDPS     constants<>+800(SB), Y12, Y12
+	VADDPS     constants<>+768(SB), Y12, Y12
 	VMULPS     Y8, Y11, Y11
 	VMULPS     Y4, Y12, Y12
 	VADDPS     constants<>+832(SB), Y11, Y11
-	VADDPS     constants<>+864(SB), Y12, Y12
-	VMULPS     Y8, Y11, Y11
-	VMULPS     Y4, Y12, Y12
-	VADDPS     constants<>+896(SB), Y11, Y11
-	VADDPS     constants<>+928(SB), Y12, Y12
+	VADDPS     constants<>+832(SB), Y12, Y12
 	VMULPS     Y8, Y8, Y13
 	VMULPS     Y4, Y4, Y14
 	VMULPS     Y13, Y11, Y11
 	VMULPS     Y14, Y12, Y12
 	VADDPS     Y8, Y11, Y8
 	VADDPS     Y4, Y12, Y4
-	VADDPS     constants<>+960(SB), Y8, Y8
-	VADDPS     constants<>+992(SB), Y4, Y4
-	VPSUBD     constants<>+448(SB), Y9, Y9
-	VPSUBD     constants<>+480(SB), Y10, Y10
+	VADDPS     constants<>+896(SB), Y8, Y8
+	VADDPS     constants<>+896(SB), Y4, Y4
+	VPSUBD     constants<>+1600(SB), Y9, Y9
+	VPSUBD     constants<>+1600(SB), Y10, Y10
 	VPSRAD     $0x01, Y9, Y11
 	VPSRAD     $0x01, Y10, Y12
 	VPSUBD     Y11, Y9, Y9
 	VPSUBD     Y12, Y10, Y10
-	VPADDD     constants<>+1024(SB), Y11, Y11
-	VPADDD     constants<>+1056(SB), Y12, Y12
+	VPADDD     constants<>+1664(SB), Y11, Y11
+	VPADDD     constants<>+1664(SB), Y12, Y12
 	VPSLLD     $0x17, Y11, Y11
 	VPSLLD     $0x17, Y12, Y12
 	VMULPS     Y11, Y8, Y8
 	VMULPS     Y12, Y4, Y4
-	VPADDD     constants<>+1024(SB), Y9, Y9
-	VPADDD     constants<>+1056(SB), Y10, Y10
+	VPADDD     constants<>+1664(SB), Y9, Y9
+	VPADDD     constants<>+1664(SB), Y10, Y10
 	VPSLLD     $0x17, Y9, Y9
 	VPSLLD     $0x17, Y10, Y10
 	VMULPS     Y9, Y8, Y8
@@ -3058,6 +6117,125 @@ done2:
 	VZEROUPPER
 	RET
 
+// func divideRows256(y *float32, ld int, rows int, n int, stats *float32)
+// Requires: AVX, AVX2
+TEXT ·divideRows256(SB), NOSPLIT, $0-40
+	MOVQ y+0(FP), AX
+	MOVQ ld+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ n+24(FP), BX
+	MOVQ stats+32(FP), SI
+	SHLQ $0x02, CX
+
+rows1:
+	VMOVSS       constants<>+896(SB), X0
+	VDIVSS       4(SI), X0, X0
+	VBROADCASTSS X0, Y0
+	XORQ         DI, DI
+	MOVQ         BX, R8
+	SUBQ         $0x10, R8
+	JLT          tail2
+
+vectors1x2:
+	VMOVUPS (AX)(DI*1), Y1
+	VMOVUPS 32(AX)(DI*1), Y2
+	VMULPS  Y0, Y1, Y1
+	VMULPS  Y0, Y2, Y2
+	VMOVUPS Y1, (AX)(DI*1)
+	VMOVUPS Y2, 32(AX)(DI*1)
+	ADDQ    $0x00000040, DI
+	SUBQ    $0x10, R8
+	JGE     vectors1x2
+
+tail2:
+	ADDQ       $0x10, R8
+	JZ         done2
+	LEAQ       masks<>+64(SB), R9
+	SHLQ       $0x02, R8
+	SUBQ       R8, R9
+	VMOVUPS    (R9), Y1
+	VMOVUPS    32(R9), Y2
+	VMASKMOVPS (AX)(DI*1), Y1, Y3
+	VMASKMOVPS 32(AX)(DI*1), Y2, Y4
+	VMULPS     Y0, Y3, Y3
+	VMULPS     Y0, Y4, Y0
+	VMASKMOVPS Y3, Y1, (AX)(DI*1)
+	VMASKMOVPS Y0, Y2, 32(AX)(DI*1)
+
+done2:
+	ADDQ $0x08, SI
+	ADDQ CX, AX
+	DECQ DX
+	JNZ  rows1
+	VZEROUPPER
+	RET
+
+// func dotRows256(dots *float32, a *float32, b *float32, ld int, rows int, n int)
+// Requires: AVX
+TEXT ·dotRows256(SB), NOSPLIT, $0-48
+	MOVQ dots+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ ld+24(FP), BX
+	MOVQ rows+32(FP), SI
+	MOVQ n+40(FP), DI
+	SHLQ $0x02, BX
+
+rows1:
+	VMOVUPS constants<>+0(SB), Y0
+	VMOVUPS constants<>+0(SB), Y1
+	XORQ    R8, R8
+	MOVQ    DI, R9
+	SUBQ    $0x10, R9
+	JLT     tail2
+
+vectors1x2:
+	VMOVUPS (CX)(R8*1), Y2
+	VMOVUPS 32(CX)(R8*1), Y3
+	VMOVUPS (DX)(R8*1), Y4
+	VMOVUPS 32(DX)(R8*1), Y5
+	VMULPS  Y4, Y2, Y2
+	VMULPS  Y5, Y3, Y3
+	VADDPS  Y2, Y0, Y0
+	VADDPS  Y3, Y1, Y1
+	ADDQ    $0x00000040, R8
+	SUBQ    $0x10, R9
+	JGE     vectors1x2
+
+tail2:
+	ADDQ       $0x10, R9
+	JZ         done2
+	LEAQ       masks<>+64(SB), R10
+	SHLQ       $0x02, R9
+	SUBQ       R9, R10
+	VMOVUPS    (R10), Y2
+	VMOVUPS    32(R10), Y3
+	VMASKMOVPS (CX)(R8*1), Y2, Y4
+	VMASKMOVPS 32(CX)(R8*1), Y3, Y5
+	VMASKMOVPS (DX)(R8*1), Y2, Y2
+	VMASKMOVPS 32(DX)(R8*1), Y3, Y3
+	VMULPS     Y2, Y4, Y2
+	VMULPS     Y3, Y5, Y3
+	VADDPS     Y2, Y0, Y0
+	VADDPS     Y3, Y1, Y1
+
+done2:
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VPERMILPS    $0x0e, X1, X0
+	VADDPS       X0, X1, X1
+	VPERMILPS    $0x01, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         BX, CX
+	ADDQ         BX, DX
+	DECQ         SI
+	JNZ          rows1
+	VZEROUPPER
+	RET
+
 // func layerNorm256(y *float32, mean *float32, rstd *float32, x *float32, gamma *float32, beta *float32, rows int, cols int, n float32)
 // Requires: AVX, AVX2
 TEXT ·layerNorm256(SB), NOSPLIT, $0-68
@@ -3069,54 +6247,52 @@ TEXT ·layerNorm256(SB), NOSPLIT, $0-68
 	MOVQ beta+40(FP), DI
 	MOVQ rows+48(FP), R8
 	MOVQ cols+56(FP), R9
-	MOVQ R8, R12
-	ANDQ $0x01, R8
-	SHRQ $0x01, R12
-	JZ   one1
+	SUBQ $0x02, R8
+	JLT  single1
 
-rows2:
-	LEAQ    (BX)(R9*4), R13
-	LEAQ    (AX)(R9*4), R14
+group1:
+	LEAQ    (BX)(R9*4), R12
+	LEAQ    (AX)(R9*4), R13
 	VMOVUPS constants<>+0(SB), Y0
-	VMOVUPS constants<>+32(SB), Y1
+	VMOVUPS constants<>+0(SB), Y1
 	VMOVUPS constants<>+0(SB), Y2
-	VMOVUPS constants<>+32(SB), Y3
+	VMOVUPS constants<>+0(SB), Y3
 	XORQ    R10, R10
 	MOVQ    R9, R11
 	SUBQ    $0x10, R11
-	JLT     tail3
+	JLT     tail2
 
-vectors1x3:
+vectors1x2:
 	VMOVUPS (BX)(R10*1), Y4
 	VMOVUPS 32(BX)(R10*1), Y5
 	VADDPS  Y4, Y0, Y0
 	VADDPS  Y5, Y1, Y1
-	VMOVUPS (R13)(R10*1), Y4
-	VMOVUPS 32(R13)(R10*1), Y5
+	VMOVUPS (R12)(R10*1), Y4
+	VMOVUPS 32(R12)(R10*1), Y5
 	VADDPS  Y4, Y2, Y2
 	VADDPS  Y5, Y3, Y3
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x3
+	JGE     vectors1x2
 
-tail3:
+tail2:
 	ADDQ       $0x10, R11
-	JZ         done3
-	LEAQ       masks<>+64(SB), R15
+	JZ         done2
+	LEAQ       masks<>+64(SB), R14
 	SHLQ       $0x02, R11
-	SUBQ       R11, R15
-	VMOVUPS    (R15), Y4
-	VMOVUPS    32(R15), Y5
+	SUBQ       R11, R14
+	VMOVUPS    (R14), Y4
+	VMOVUPS    32(R14), Y5
 	VMASKMOVPS (BX)(R10*1), Y4, Y6
 	VMASKMOVPS 32(BX)(R10*1), Y5, Y7
 	VADDPS     Y6, Y0, Y0
 	VADDPS     Y7, Y1, Y1
-	VMASKMOVPS (R13)(R10*1), Y4, Y4
-	VMASKMOVPS 32(R13)(R10*1), Y5, Y5
+	VMASKMOVPS (R12)(R10*1), Y4, Y4
+	VMASKMOVPS 32(R12)(R10*1), Y5, Y5
 	VADDPS     Y4, Y2, Y2
 	VADDPS     Y5, Y3, Y3
 
-done3:
+done2:
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X1
@@ -3138,15 +6314,15 @@ done3:
 	VMOVSS       X2, 4(CX)
 	VBROADCASTSS X2, Y1
 	VMOVUPS      constants<>+0(SB), Y2
-	VMOVUPS      constants<>+32(SB), Y3
+	VMOVUPS      constants<>+0(SB), Y3
 	VMOVUPS      constants<>+0(SB), Y4
-	VMOVUPS      constants<>+32(SB), Y5
+	VMOVUPS      constants<>+0(SB), Y5
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
-	JLT          tail4
+	JLT          tail3
 
-vectors1x4:
+vectors1x3:
 	VMOVUPS (BX)(R10*1), Y6
 	VMOVUPS 32(BX)(R10*1), Y7
 	VSUBPS  Y0, Y6, Y6
@@ -3155,26 +6331,26 @@ vectors1x4:
 	VMULPS  Y7, Y7, Y7
 	VADDPS  Y6, Y2, Y2
 	VADDPS  Y7, Y3, Y3
-	VMOVUPS (R13)(R10*1), Y6
-	VMOVUPS 32(R13)(R10*1), Y7
+	VMOVUPS (R12)(R10*1), Y6
+	VMOVUPS 32(R12)(R10*1), Y7
 	VSUBPS  Y1, Y6, Y6
 	VSUBPS  Y1, Y7, Y7
 	VMULPS  Y6, Y6, Y6
 	VMULPS  Y7, Y7, Y7
 	VADDPS  Y6, Y4, Y4
 	VADDPS  Y7, Y5, Y5
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x4
+	JGE     vectors1x3
 
-tail4:
+tail3:
 	ADDQ       $0x10, R11
-	JZ         done4
-	LEAQ       masks<>+64(SB), R15
+	JZ         done3
+	LEAQ       masks<>+64(SB), R14
 	SHLQ       $0x02, R11
-	SUBQ       R11, R15
-	VMOVUPS    (R15), Y6
-	VMOVUPS    32(R15), Y7
+	SUBQ       R11, R14
+	VMOVUPS    (R14), Y6
+	VMOVUPS    32(R14), Y7
 	VMASKMOVPS (BX)(R10*1), Y6, Y8
 	VMASKMOVPS 32(BX)(R10*1), Y7, Y9
 	VSUBPS     Y0, Y8, Y8
@@ -3185,8 +6361,8 @@ tail4:
 	VANDPS     Y7, Y9, Y9
 	VADDPS     Y8, Y2, Y2
 	VADDPS     Y9, Y3, Y3
-	VMASKMOVPS (R13)(R10*1), Y6, Y8
-	VMASKMOVPS 32(R13)(R10*1), Y7, Y9
+	VMASKMOVPS (R12)(R10*1), Y6, Y8
+	VMASKMOVPS 32(R12)(R10*1), Y7, Y9
 	VSUBPS     Y1, Y8, Y8
 	VSUBPS     Y1, Y9, Y9
 	VMULPS     Y8, Y8, Y8
@@ -3196,7 +6372,7 @@ tail4:
 	VADDPS     Y6, Y4, Y4
 	VADDPS     Y7, Y5, Y5
 
-done4:
+done3:
 	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VADDPS       X3, X2, X3
@@ -3205,9 +6381,9 @@ done4:
 	VPERMILPS    $0x01, X3, X2
 	VADDPS       X2, X3, X3
 	VDIVSS       n+64(FP), X3, X3
-	VADDSS       constants<>+1344(SB), X3, X3
+	VADDSS       constants<>+1216(SB), X3, X3
 	VSQRTSS      X3, X3, X3
-	VMOVSS       constants<>+960(SB), X2
+	VMOVSS       constants<>+896(SB), X2
 	VDIVSS       X3, X2, X2
 	VMOVSS       X2, (DX)
 	VBROADCASTSS X2, Y2
@@ -3219,18 +6395,18 @@ done4:
 	VPERMILPS    $0x01, X4, X3
 	VADDPS       X3, X4, X4
 	VDIVSS       n+64(FP), X4, X4
-	VADDSS       constants<>+1344(SB), X4, X4
+	VADDSS       constants<>+1216(SB), X4, X4
 	VSQRTSS      X4, X4, X4
-	VMOVSS       constants<>+960(SB), X3
+	VMOVSS       constants<>+896(SB), X3
 	VDIVSS       X4, X3, X3
 	VMOVSS       X3, 4(DX)
 	VBROADCASTSS X3, Y3
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
-	JLT          tail5
+	JLT          tail4
 
-vectors1x5:
+vectors1x4:
 	VMOVUPS (SI)(R10*1), Y4
 	VMOVUPS 32(SI)(R10*1), Y5
 	VMOVUPS (DI)(R10*1), Y6
@@ -3247,8 +6423,8 @@ vectors1x5:
 	VADDPS  Y7, Y9, Y9
 	VMOVUPS Y8, (AX)(R10*1)
 	VMOVUPS Y9, 32(AX)(R10*1)
-	VMOVUPS (R13)(R10*1), Y8
-	VMOVUPS 32(R13)(R10*1), Y9
+	VMOVUPS (R12)(R10*1), Y8
+	VMOVUPS 32(R12)(R10*1), Y9
 	VSUBPS  Y1, Y8, Y8
 	VSUBPS  Y1, Y9, Y9
 	VMULPS  Y3, Y8, Y8
@@ -3257,20 +6433,20 @@ vectors1x5:
 	VMULPS  Y5, Y9, Y5
 	VADDPS  Y6, Y4, Y4
 	VADDPS  Y7, Y5, Y5
-	VMOVUPS Y4, (R14)(R10*1)
-	VMOVUPS Y5, 32(R14)(R10*1)
-	ADDQ    $0x40, R10
+	VMOVUPS Y4, (R13)(R10*1)
+	VMOVUPS Y5, 32(R13)(R10*1)
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x5
+	JGE     vectors1x4
 
-tail5:
+tail4:
 	ADDQ       $0x10, R11
-	JZ         done5
-	LEAQ       masks<>+64(SB), R15
+	JZ         done4
+	LEAQ       masks<>+64(SB), R14
 	SHLQ       $0x02, R11
-	SUBQ       R11, R15
-	VMOVUPS    (R15), Y4
-	VMOVUPS    32(R15), Y5
+	SUBQ       R11, R14
+	VMOVUPS    (R14), Y4
+	VMOVUPS    32(R14), Y5
 	VMASKMOVPS (SI)(R10*1), Y4, Y6
 	VMASKMOVPS 32(SI)(R10*1), Y5, Y7
 	VMASKMOVPS (DI)(R10*1), Y4, Y8
@@ -3287,8 +6463,8 @@ tail5:
 	VADDPS     Y9, Y0, Y0
 	VMASKMOVPS Y2, Y4, (AX)(R10*1)
 	VMASKMOVPS Y0, Y5, 32(AX)(R10*1)
-	VMASKMOVPS (R13)(R10*1), Y4, Y0
-	VMASKMOVPS 32(R13)(R10*1), Y5, Y2
+	VMASKMOVPS (R12)(R10*1), Y4, Y0
+	VMASKMOVPS 32(R12)(R10*1), Y5, Y2
 	VSUBPS     Y1, Y0, Y0
 	VSUBPS     Y1, Y2, Y1
 	VMULPS     Y3, Y0, Y0
@@ -3297,52 +6473,54 @@ tail5:
 	VMULPS     Y7, Y1, Y1
 	VADDPS     Y8, Y0, Y0
 	VADDPS     Y9, Y1, Y1
-	VMASKMOVPS Y0, Y4, (R14)(R10*1)
-	VMASKMOVPS Y1, Y5, 32(R14)(R10*1)
+	VMASKMOVPS Y0, Y4, (R13)(R10*1)
+	VMASKMOVPS Y1, Y5, 32(R13)(R10*1)
 
-done5:
-	ADDQ  $0x08, CX
-	ADDQ  $0x08, DX
-	LEAQ  (BX)(R9*4), BX
-	LEAQ  (BX)(R9*4), BX
-	LEAQ  (AX)(R9*4), AX
-	LEAQ  (AX)(R9*4), AX
-	DECQ  R12
-	JNZ   rows2
-	TESTQ R8, R8
-	JZ    done1
+done4:
+	ADDQ $0x08, CX
+	ADDQ $0x08, DX
+	LEAQ (BX)(R9*4), BX
+	LEAQ (BX)(R9*4), BX
+	LEAQ (AX)(R9*4), AX
+	LEAQ (AX)(R9*4), AX
+	SUBQ $0x02, R8
+	JGE  group1
+
+single1:
+	ADDQ $0x02, R8
+	JZ   done1
 
 one1:
 	VMOVUPS constants<>+0(SB), Y0
-	VMOVUPS constants<>+32(SB), Y1
+	VMOVUPS constants<>+0(SB), Y1
 	XORQ    R10, R10
 	MOVQ    R9, R11
 	SUBQ    $0x10, R11
-	JLT     tail6
+	JLT     tail5
 
-vectors1x6:
+vectors1x5:
 	VMOVUPS (BX)(R10*1), Y2
 	VMOVUPS 32(BX)(R10*1), Y3
 	VADDPS  Y2, Y0, Y0
 	VADDPS  Y3, Y1, Y1
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x6
+	JGE     vectors1x5
 
-tail6:
+tail5:
 	ADDQ       $0x10, R11
-	JZ         done6
-	LEAQ       masks<>+64(SB), R8
+	JZ         done5
+	LEAQ       masks<>+64(SB), R12
 	SHLQ       $0x02, R11
-	SUBQ       R11, R8
-	VMOVUPS    (R8), Y2
-	VMOVUPS    32(R8), Y3
+	SUBQ       R11, R12
+	VMOVUPS    (R12), Y2
+	VMOVUPS    32(R12), Y3
 	VMASKMOVPS (BX)(R10*1), Y2, Y2
 	VMASKMOVPS 32(BX)(R10*1), Y3, Y3
 	VADDPS     Y2, Y0, Y0
 	VADDPS     Y3, Y1, Y1
 
-done6:
+done5:
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X1
@@ -3354,13 +6532,13 @@ done6:
 	VMOVSS       X1, (CX)
 	VBROADCASTSS X1, Y0
 	VMOVUPS      constants<>+0(SB), Y1
-	VMOVUPS      constants<>+32(SB), Y2
+	VMOVUPS      constants<>+0(SB), Y2
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
-	JLT          tail7
+	JLT          tail6
 
-vectors1x7:
+vectors1x6:
 	VMOVUPS (BX)(R10*1), Y3
 	VMOVUPS 32(BX)(R10*1), Y4
 	VSUBPS  Y0, Y3, Y3
@@ -3369,18 +6547,18 @@ vectors1x7:
 	VMULPS  Y4, Y4, Y4
 	VADDPS  Y3, Y1, Y1
 	VADDPS  Y4, Y2, Y2
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x7
+	JGE     vectors1x6
 
-tail7:
+tail6:
 	ADDQ       $0x10, R11
-	JZ         done7
-	LEAQ       masks<>+64(SB), R8
+	JZ         done6
+	LEAQ       masks<>+64(SB), R12
 	SHLQ       $0x02, R11
-	SUBQ       R11, R8
-	VMOVUPS    (R8), Y3
-	VMOVUPS    32(R8), Y4
+	SUBQ       R11, R12
+	VMOVUPS    (R12), Y3
+	VMOVUPS    32(R12), Y4
 	VMASKMOVPS (BX)(R10*1), Y3, Y5
 	VMASKMOVPS 32(BX)(R10*1), Y4, Y6
 	VSUBPS     Y0, Y5, Y5
@@ -3392,7 +6570,7 @@ tail7:
 	VADDPS     Y3, Y1, Y1
 	VADDPS     Y4, Y2, Y2
 
-done7:
+done6:
 	VADDPS       Y2, Y1, Y1
 	VEXTRACTF128 $0x01, Y1, X2
 	VADDPS       X2, X1, X2
@@ -3401,18 +6579,18 @@ done7:
 	VPERMILPS    $0x01, X2, X1
 	VADDPS       X1, X2, X2
 	VDIVSS       n+64(FP), X2, X2
-	VADDSS       constants<>+1344(SB), X2, X2
+	VADDSS       constants<>+1216(SB), X2, X2
 	VSQRTSS      X2, X2, X2
-	VMOVSS       constants<>+960(SB), X1
+	VMOVSS       constants<>+896(SB), X1
 	VDIVSS       X2, X1, X1
 	VMOVSS       X1, (DX)
 	VBROADCASTSS X1, Y1
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
-	JLT          tail8
+	JLT          tail7
 
-vectors1x8:
+vectors1x7:
 	VMOVUPS (SI)(R10*1), Y2
 	VMOVUPS 32(SI)(R10*1), Y3
 	VMOVUPS (DI)(R10*1), Y4
@@ -3429,18 +6607,18 @@ vectors1x8:
 	VADDPS  Y5, Y3, Y3
 	VMOVUPS Y2, (AX)(R10*1)
 	VMOVUPS Y3, 32(AX)(R10*1)
-	ADDQ    $0x40, R10
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
-	JGE     vectors1x8
+	JGE     vectors1x7
 
-tail8:
+tail7:
 	ADDQ       $0x10, R11
-	JZ         done8
-	LEAQ       masks<>+64(SB), R8
+	JZ         done7
+	LEAQ       masks<>+64(SB), R12
 	SHLQ       $0x02, R11
-	SUBQ       R11, R8
-	VMOVUPS    (R8), Y2
-	VMOVUPS    32(R8), Y3
+	SUBQ       R11, R12
+	VMOVUPS    (R12), Y2
+	VMOVUPS    32(R12), Y3
 	VMASKMOVPS (SI)(R10*1), Y2, Y4
 	VMASKMOVPS 32(SI)(R10*1), Y3, Y5
 	VMASKMOVPS (DI)(R10*1), Y2, Y6
@@ -3458,11 +6636,13 @@ tail8:
 	VMASKMOVPS Y1, Y2, (AX)(R10*1)
 	VMASKMOVPS Y0, Y3, 32(AX)(R10*1)
 
-done8:
+done7:
 	ADDQ $0x04, CX
 	ADDQ $0x04, DX
 	LEAQ (BX)(R9*4), BX
 	LEAQ (AX)(R9*4), AX
+	DECQ R8
+	JNZ  one1
 
 done1:
 	VZEROUPPER
@@ -3479,14 +6659,17 @@ TEXT ·layerNormBackward256(SB), NOSPLIT, $0-68
 	MOVQ gamma+40(FP), DI
 	MOVQ rows+48(FP), R8
 	MOVQ cols+56(FP), R9
+	MOVQ R9, R10
+	SHLQ $0x02, R10
+	LEAQ (R10)(R10*2), R10
 
-rows1:
+one1:
 	VBROADCASTSS (BX), Y0
 	VBROADCASTSS (SI), Y1
 	VMOVUPS      constants<>+0(SB), Y2
-	VMOVUPS      constants<>+32(SB), Y3
+	VMOVUPS      constants<>+0(SB), Y3
 	VMOVUPS      constants<>+0(SB), Y4
-	VMOVUPS      constants<>+32(SB), Y5
+	VMOVUPS      constants<>+0(SB), Y5
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
@@ -3495,23 +6678,25 @@ rows1:
 vectors1x2:
 	VMOVUPS (DI)(R10*1), Y6
 	VMOVUPS 32(DI)(R10*1), Y7
-	VMOVUPS (CX)(R10*1), Y8
-	VMOVUPS 32(CX)(R10*1), Y9
+	VMOVUPS (CX), Y8
+	VMOVUPS 32(CX), Y9
+	VMOVUPS (DX), Y10
+	VMOVUPS 32(DX), Y11
+	VSUBPS  Y0, Y10, Y10
+	VSUBPS  Y0, Y11, Y11
+	VMULPS  Y1, Y10, Y10
+	VMULPS  Y1, Y11, Y11
 	VMULPS  Y8, Y6, Y6
 	VMULPS  Y9, Y7, Y7
-	VMOVUPS (DX)(R10*1), Y8
-	VMOVUPS 32(DX)(R10*1), Y9
-	VSUBPS  Y0, Y8, Y8
-	VSUBPS  Y0, Y9, Y9
-	VMULPS  Y1, Y8, Y8
-	VMULPS  Y1, Y9, Y9
 	VADDPS  Y6, Y2, Y2
 	VADDPS  Y7, Y3, Y3
-	VMULPS  Y8, Y6, Y6
-	VMULPS  Y9, Y7, Y7
+	VMULPS  Y10, Y6, Y6
+	VMULPS  Y11, Y7, Y7
 	VADDPS  Y6, Y4, Y4
 	VADDPS  Y7, Y5, Y5
-	ADDQ    $0x40, R10
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x2
 
@@ -3525,44 +6710,48 @@ tail2:
 	VMOVUPS    32(R12), Y7
 	VMASKMOVPS (DI)(R10*1), Y6, Y8
 	VMASKMOVPS 32(DI)(R10*1), Y7, Y9
-	VMASKMOVPS (CX)(R10*1), Y6, Y10
-	VMASKMOVPS 32(CX)(R10*1), Y7, Y11
-	VMULPS     Y10, Y8, Y8
-	VMULPS     Y11, Y9, Y9
-	VMASKMOVPS (DX)(R10*1), Y6, Y10
-	VMASKMOVPS 32(DX)(R10*1), Y7, Y11
-	VSUBPS     Y0, Y10, Y10
-	VSUBPS     Y0, Y11, Y11
-	VMULPS     Y1, Y10, Y10
-	VMULPS     Y1, Y11, Y11
-	VADDPS     Y8, Y2, Y2
-	VADDPS     Y9, Y3, Y3
-	VMULPS     Y10, Y8, Y8
-	VMULPS     Y11, Y9, Y9
-	VANDPS     Y6, Y8, Y6
-	VANDPS     Y7, Y9, Y7
-	VADDPS     Y6, Y4, Y4
-	VADDPS     Y7, Y5, Y5
+	VMASKMOVPS (CX), Y6, Y10
+	VMASKMOVPS 32(CX), Y7, Y11
+	VMASKMOVPS (DX), Y6, Y12
+	VMASKMOVPS 32(DX), Y7, Y13
+	VSUBPS     Y0, Y12, Y12
+	VSUBPS     Y0, Y13, Y0
+	VMULPS     Y1, Y12, Y12
+	VMULPS     Y1, Y0, Y0
+	VMULPS     Y10, Y8, Y1
+	VMULPS     Y11, Y9, Y8
+	VADDPS     Y1, Y2, Y2
+	VADDPS     Y8, Y3, Y3
+	VMULPS     Y12, Y1, Y1
+	VMULPS     Y0, Y8, Y0
+	VANDPS     Y6, Y1, Y1
+	VANDPS     Y7, Y0, Y0
+	VADDPS     Y1, Y4, Y4
+	VADDPS     Y0, Y5, Y5
 
 done2:
-	VADDPS       Y3, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X3
-	VPERMILPS    $0x0e, X3, X2
-	VADDPS       X2, X3, X3
-	VPERMILPS    $0x01, X3, X2
-	VADDPS       X2, X3, X3
-	VADDPS       Y5, Y4, Y2
-	VEXTRACTF128 $0x01, Y2, X4
-	VADDPS       X4, X2, X4
-	VPERMILPS    $0x0e, X4, X2
-	VADDPS       X2, X4, X4
-	VPERMILPS    $0x01, X4, X2
-	VADDPS       X2, X4, X4
-	VDIVSS       n+64(FP), X3, X3
-	VDIVSS       n+64(FP), X4, X4
-	VBROADCASTSS X3, Y2
-	VBROADCASTSS X4, Y3
+	SUBQ         R10, CX
+	SUBQ         R10, DX
+	VADDPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VPERMILPS    $0x0e, X1, X0
+	VADDPS       X0, X1, X1
+	VPERMILPS    $0x01, X1, X0
+	VADDPS       X0, X1, X1
+	VADDPS       Y5, Y4, Y0
+	VEXTRACTF128 $0x01, Y0, X2
+	VADDPS       X2, X0, X2
+	VPERMILPS    $0x0e, X2, X0
+	VADDPS       X0, X2, X2
+	VPERMILPS    $0x01, X2, X0
+	VADDPS       X0, X2, X2
+	VDIVSS       n+64(FP), X1, X1
+	VDIVSS       n+64(FP), X2, X2
+	VBROADCASTSS X1, Y0
+	VBROADCASTSS X2, Y1
+	VBROADCASTSS (BX), Y2
+	VBROADCASTSS (SI), Y3
 	XORQ         R10, R10
 	MOVQ         R9, R11
 	SUBQ         $0x10, R11
@@ -3571,27 +6760,30 @@ done2:
 vectors1x3:
 	VMOVUPS (DI)(R10*1), Y4
 	VMOVUPS 32(DI)(R10*1), Y5
-	VMOVUPS (CX)(R10*1), Y6
-	VMOVUPS 32(CX)(R10*1), Y7
+	VMOVUPS (CX), Y6
+	VMOVUPS 32(CX), Y7
 	VMULPS  Y6, Y4, Y4
 	VMULPS  Y7, Y5, Y5
-	VMOVUPS (DX)(R10*1), Y6
-	VMOVUPS 32(DX)(R10*1), Y7
-	VSUBPS  Y0, Y6, Y6
-	VSUBPS  Y0, Y7, Y7
-	VMULPS  Y1, Y6, Y6
-	VMULPS  Y1, Y7, Y7
-	VSUBPS  Y2, Y4, Y4
-	VSUBPS  Y2, Y5, Y5
+	VSUBPS  Y0, Y4, Y4
+	VSUBPS  Y0, Y5, Y5
+	VMOVUPS (DX), Y6
+	VMOVUPS 32(DX), Y7
+	VSUBPS  Y2, Y6, Y6
+	VSUBPS  Y2, Y7, Y7
 	VMULPS  Y3, Y6, Y6
 	VMULPS  Y3, Y7, Y7
+	VMULPS  Y1, Y6, Y6
+	VMULPS  Y1, Y7, Y7
 	VSUBPS  Y6, Y4, Y4
 	VSUBPS  Y7, Y5, Y5
-	VMULPS  Y4, Y1, Y4
-	VMULPS  Y5, Y1, Y5
-	VMOVUPS Y4, (AX)(R10*1)
-	VMOVUPS Y5, 32(AX)(R10*1)
-	ADDQ    $0x40, R10
+	VMULPS  Y4, Y3, Y4
+	VMULPS  Y5, Y3, Y5
+	VMOVUPS Y4, (AX)
+	VMOVUPS Y5, 32(AX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, AX
+	ADDQ    $0x00000040, R10
 	SUBQ    $0x10, R11
 	JGE     vectors1x3
 
@@ -3605,35 +6797,38 @@ tail3:
 	VMOVUPS    32(R12), Y5
 	VMASKMOVPS (DI)(R10*1), Y4, Y6
 	VMASKMOVPS 32(DI)(R10*1), Y5, Y7
-	VMASKMOVPS (CX)(R10*1), Y4, Y8
-	VMASKMOVPS 32(CX)(R10*1), Y5, Y9
+	VMASKMOVPS (CX), Y4, Y8
+	VMASKMOVPS 32(CX), Y5, Y9
 	VMULPS     Y8, Y6, Y6
 	VMULPS     Y9, Y7, Y7
-	VMASKMOVPS (DX)(R10*1), Y4, Y8
-	VMASKMOVPS 32(DX)(R10*1), Y5, Y9
-	VSUBPS     Y0, Y8, Y8
-	VSUBPS     Y0, Y9, Y0
-	VMULPS     Y1, Y8, Y8
-	VMULPS     Y1, Y0, Y0
-	VSUBPS     Y2, Y6, Y6
-	VSUBPS     Y2, Y7, Y2
-	VMULPS     Y3, Y8, Y7
-	VMULPS     Y3, Y0, Y0
-	VSUBPS     Y7, Y6, Y3
-	VSUBPS     Y0, Y2, Y0
-	VMULPS     Y3, Y1, Y2
-	VMULPS     Y0, Y1, Y0
-	VMASKMOVPS Y2, Y4, (AX)(R10*1)
-	VMASKMOVPS Y0, Y5, 32(AX)(R10*1)
+	VSUBPS     Y0, Y6, Y6
+	VSUBPS     Y0, Y7, Y0
+	VMASKMOVPS (DX), Y4, Y7
+	VMASKMOVPS 32(DX), Y5, Y8
+	VSUBPS     Y2, Y7, Y7
+	VSUBPS     Y2, Y8, Y2
+	VMULPS     Y3, Y7, Y7
+	VMULPS     Y3, Y2, Y2
+	VMULPS     Y1, Y7, Y7
+	VMULPS     Y1, Y2, Y1
+	VSUBPS     Y7, Y6, Y2
+	VSUBPS     Y1, Y0, Y0
+	VMULPS     Y2, Y3, Y1
+	VMULPS     Y0, Y3, Y0
+	VMASKMOVPS Y1, Y4, (AX)
+	VMASKMOVPS Y0, Y5, 32(AX)
 
 done3:
+	SUBQ R10, CX
+	SUBQ R10, DX
+	SUBQ R10, AX
 	ADDQ $0x04, BX
 	ADDQ $0x04, SI
 	LEAQ (DX)(R9*4), DX
 	LEAQ (AX)(R9*4), AX
 	LEAQ (CX)(R9*4), CX
 	DECQ R8
-	JNZ  rows1
+	JNZ  one1
 	VZEROUPPER
 	RET
 
@@ -3655,9 +6850,9 @@ TEXT ·normColumns256(SB), NOSPLIT, $0-72
 
 vectors1x1:
 	VMOVUPS constants<>+0(SB), Y0
-	VMOVUPS constants<>+32(SB), Y1
+	VMOVUPS constants<>+0(SB), Y1
 	VMOVUPS constants<>+0(SB), Y2
-	VMOVUPS constants<>+32(SB), Y3
+	VMOVUPS constants<>+0(SB), Y3
 	XORQ    R11, R11
 	MOVQ    rows+64(FP), R12
 	MOVQ    R10, R13
@@ -3687,7 +6882,7 @@ rows2:
 	VMOVUPS      Y1, 32(AX)(R10*1)
 	VMOVUPS      Y2, (CX)(R10*1)
 	VMOVUPS      Y3, 32(CX)(R10*1)
-	ADDQ         $0x40, R10
+	ADDQ         $0x00000040, R10
 	SUBQ         $0x10, R8
 	JGE          vectors1x1
 
@@ -3700,9 +6895,9 @@ tail1:
 	VMOVUPS (R11), Y0
 	VMOVUPS 32(R11), Y1
 	VMOVUPS constants<>+0(SB), Y2
-	VMOVUPS constants<>+32(SB), Y3
+	VMOVUPS constants<>+0(SB), Y3
 	VMOVUPS constants<>+0(SB), Y4
-	VMOVUPS constants<>+32(SB), Y5
+	VMOVUPS constants<>+0(SB), Y5
 	XORQ    R8, R8
 	MOVQ    rows+64(FP), R11
 	MOVQ    R10, R12
@@ -3743,7 +6938,7 @@ TEXT ·maxAbs256(SB), NOSPLIT, $0-20
 	MOVQ    x+0(FP), AX
 	MOVQ    n+8(FP), CX
 	VMOVUPS constants<>+0(SB), Y0
-	VMOVUPS constants<>+32(SB), Y1
+	VMOVUPS constants<>+0(SB), Y1
 	XORQ    DX, DX
 	SUBQ    $0x10, CX
 	JLT     tail1
@@ -3751,11 +6946,11 @@ TEXT ·maxAbs256(SB), NOSPLIT, $0-20
 vectors1x1:
 	VMOVUPS (AX)(DX*1), Y2
 	VMOVUPS 32(AX)(DX*1), Y3
-	VPAND   constants<>+1408(SB), Y2, Y2
-	VPAND   constants<>+1440(SB), Y3, Y3
+	VPAND   constants<>+1280(SB), Y2, Y2
+	VPAND   constants<>+1280(SB), Y3, Y3
 	VPMAXUD Y2, Y0, Y0
 	VPMAXUD Y3, Y1, Y1
-	ADDQ    $0x40, DX
+	ADDQ    $0x00000040, DX
 	SUBQ    $0x10, CX
 	JGE     vectors1x1
 
@@ -3769,8 +6964,8 @@ tail1:
 	VMOVUPS    32(BX), Y3
 	VMASKMOVPS (AX)(DX*1), Y2, Y2
 	VMASKMOVPS 32(AX)(DX*1), Y3, Y3
-	VPAND      constants<>+1408(SB), Y2, Y2
-	VPAND      constants<>+1440(SB), Y3, Y3
+	VPAND      constants<>+1280(SB), Y2, Y2
+	VPAND      constants<>+1280(SB), Y3, Y3
 	VPMAXUD    Y2, Y0, Y0
 	VPMAXUD    Y3, Y1, Y1
 
@@ -3795,8 +6990,8 @@ TEXT ·quantize256(SB), NOSPLIT, $0-32
 	MOVQ         n+16(FP), DX
 	VBROADCASTSS a+24(FP), Y0
 	VBROADCASTSS b+28(FP), Y1
-	VMOVUPS      constants<>+1472(SB), Y2
-	VMOVUPS      constants<>+1536(SB), Y3
+	VMOVUPS      constants<>+1344(SB), Y2
+	VMOVUPS      constants<>+1408(SB), Y3
 	VMOVUPS      constants<>+0(SB), Y4
 	XORQ         BX, BX
 	SUBQ         $0x10, DX
@@ -3825,7 +7020,7 @@ vectors1x1:
 	VPADDD    Y8, Y6, Y6
 	VMOVUPS   Y5, (AX)(BX*1)
 	VMOVUPS   Y6, 32(AX)(BX*1)
-	ADDQ      $0x40, BX
+	ADDQ      $0x00000040, BX
 	SUBQ      $0x10, DX
 	JGE       vectors1x1
 
@@ -3883,7 +7078,7 @@ vectors1x1:
 	VPADDD  Y3, Y1, Y1
 	VMOVUPS Y0, (AX)(BX*1)
 	VMOVUPS Y1, 32(AX)(BX*1)
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -3915,9 +7110,9 @@ TEXT ·sumSquares256(SB), NOSPLIT, $0-24
 	MOVQ    x+8(FP), CX
 	MOVQ    n+16(FP), DX
 	VMOVUPS constants<>+0(SB), Y0
-	VMOVUPS constants<>+32(SB), Y1
+	VMOVUPS constants<>+0(SB), Y1
 	VMOVUPS constants<>+0(SB), Y2
-	VMOVUPS constants<>+32(SB), Y3
+	VMOVUPS constants<>+0(SB), Y3
 	XORQ    BX, BX
 	SUBQ    $0x10, DX
 	JLT     tail1
@@ -3939,7 +7134,7 @@ vectors1x1:
 	VPADDQ  Y6, Y2, Y2
 	VPADDQ  Y5, Y1, Y1
 	VPADDQ  Y7, Y3, Y3
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	SUBQ    $0x10, DX
 	JGE     vectors1x1
 
@@ -4050,7 +7245,7 @@ vectors1x1:
 	VSUBPS       Y1, Y5, Y1
 	VMOVUPS      Y0, (AX)(R8*1)
 	VMOVUPS      Y1, 32(AX)(R8*1)
-	ADDQ         $0x40, R8
+	ADDQ         $0x00000040, R8
 	SUBQ         $0x10, SI
 	JGE          vectors1x1
 
@@ -4133,7 +7328,7 @@ TEXT ·toBF16256(SB), NOSPLIT, $0-24
 	MOVQ    y+0(FP), AX
 	MOVQ    x+8(FP), CX
 	MOVQ    n+16(FP), DX
-	VMOVUPS constants<>+1600(SB), Y0
+	VMOVUPS constants<>+1472(SB), Y0
 	XORQ    BX, BX
 
 wholes1:
@@ -4143,8 +7338,8 @@ wholes1:
 	VPSRLD    $0x10, Y2, Y4
 	VPSLLD    $0x1f, Y3, Y3
 	VPSLLD    $0x1f, Y4, Y4
-	VPADDD    constants<>+1664(SB), Y1, Y5
-	VPADDD    constants<>+1696(SB), Y2, Y6
+	VPADDD    constants<>+1536(SB), Y1, Y5
+	VPADDD    constants<>+1536(SB), Y2, Y6
 	VPSRLD    $0x1f, Y3, Y3
 	VPSRLD    $0x1f, Y4, Y4
 	VPADDD    Y3, Y5, Y3
@@ -4299,326 +7494,326 @@ DATA constants<>+432(SB)/4, $0x3fb8aa3b
 DATA constants<>+436(SB)/4, $0x3fb8aa3b
 DATA constants<>+440(SB)/4, $0x3fb8aa3b
 DATA constants<>+444(SB)/4, $0x3fb8aa3b
-DATA constants<>+448(SB)/4, $0x4b400000
-DATA constants<>+452(SB)/4, $0x4b400000
-DATA constants<>+456(SB)/4, $0x4b400000
-DATA constants<>+460(SB)/4, $0x4b400000
-DATA constants<>+464(SB)/4, $0x4b400000
-DATA constants<>+468(SB)/4, $0x4b400000
-DATA constants<>+472(SB)/4, $0x4b400000
-DATA constants<>+476(SB)/4, $0x4b400000
-DATA constants<>+480(SB)/4, $0x4b400000
-DATA constants<>+484(SB)/4, $0x4b400000
-DATA constants<>+488(SB)/4, $0x4b400000
-DATA constants<>+492(SB)/4, $0x4b400000
-DATA constants<>+496(SB)/4, $0x4b400000
-DATA constants<>+500(SB)/4, $0x4b400000
-DATA constants<>+504(SB)/4, $0x4b400000
-DATA constants<>+508(SB)/4, $0x4b400000
-DATA constants<>+512(SB)/4, $0x3f318000
-DATA constants<>+516(SB)/4, $0x3f318000
-DATA constants<>+520(SB)/4, $0x3f318000
-DATA constants<>+524(SB)/4, $0x3f318000
-DATA constants<>+528(SB)/4, $0x3f318000
-DATA constants<>+532(SB)/4, $0x3f318000
-DATA constants<>+536(SB)/4, $0x3f318000
-DATA constants<>+540(SB)/4, $0x3f318000
-DATA constants<>+544(SB)/4, $0x3f318000
-DATA constants<>+548(SB)/4, $0x3f318000
-DATA constants<>+552(SB)/4, $0x3f318000
-DATA constants<>+556(SB)/4, $0x3f318000
-DATA constants<>+560(SB)/4, $0x3f318000
-DATA constants<>+564(SB)/4, $0x3f318000
-DATA constants<>+568(SB)/4, $0x3f318000
-DATA constants<>+572(SB)/4, $0x3f318000
-DATA constants<>+576(SB)/4, $0xb95e8083
-DATA constants<>+580(SB)/4, $0xb95e8083
-DATA constants<>+584(SB)/4, $0xb95e8083
-DATA constants<>+588(SB)/4, $0xb95e8083
-DATA constants<>+592(SB)/4, $0xb95e8083
-DATA constants<>+596(SB)/4, $0xb95e8083
-DATA constants<>+600(SB)/4, $0xb95e8083
-DATA constants<>+604(SB)/4, $0xb95e8083
-DATA constants<>+608(SB)/4, $0xb95e8083
-DATA constants<>+612(SB)/4, $0xb95e8083
-DATA constants<>+616(SB)/4, $0xb95e8083
-DATA constants<>+620(SB)/4, $0xb95e8083
-DATA constants<>+624(SB)/4, $0xb95e8083
-DATA constants<>+628(SB)/4, $0xb95e8083
-DATA constants<>+632(SB)/4, $0xb95e8083
-DATA constants<>+636(SB)/4, $0xb95e8083
-DATA constants<>+640(SB)/4, $0x3ab51092
-DATA constants<>+644(SB)/4, $0x3ab51092
-DATA constants<>+648(SB)/4, $0x3ab51092
-DATA constants<>+652(SB)/4, $0x3ab51092
-DATA constants<>+656(SB)/4, $0x3ab51092
-DATA constants<>+660(SB)/4, $0x3ab51092
-DATA constants<>+664(SB)/4, $0x3ab51092
-DATA constants<>+668(SB)/4, $0x3ab51092
-DATA constants<>+672(SB)/4, $0x3ab51092
-DATA constants<>+676(SB)/4, $0x3ab51092
-DATA constants<>+680(SB)/4, $0x3ab51092
-DATA constants<>+684(SB)/4, $0x3ab51092
-DATA constants<>+688(SB)/4, $0x3ab51092
-DATA constants<>+692(SB)/4, $0x3ab51092
-DATA constants<>+696(SB)/4, $0x3ab51092
-DATA constants<>+700(SB)/4, $0x3ab51092
-DATA constants<>+704(SB)/4, $0x3c091dcd
-DATA constants<>+708(SB)/4, $0x3c091dcd
-DATA constants<>+712(SB)/4, $0x3c091dcd
-DATA constants<>+716(SB)/4, $0x3c091dcd
-DATA constants<>+720(SB)/4, $0x3c091dcd
-DATA constants<>+724(SB)/4, $0x3c091dcd
-DATA constants<>+728(SB)/4, $0x3c091dcd
-DATA constants<>+732(SB)/4, $0x3c091dcd
-DATA constants<>+736(SB)/4, $0x3c091dcd
-DATA constants<>+740(SB)/4, $0x3c091dcd
-DATA constants<>+744(SB)/4, $0x3c091dcd
-DATA constants<>+748(SB)/4, $0x3c091dcd
-DATA constants<>+752(SB)/4, $0x3c091dcd
-DATA constants<>+756(SB)/4, $0x3c091dcd
-DATA constants<>+760(SB)/4, $0x3c091dcd
-DATA constants<>+764(SB)/4, $0x3c091dcd
-DATA constants<>+768(SB)/4, $0x3d2aac7e
-DATA constants<>+772(SB)/4, $0x3d2aac7e
-DATA constants<>+776(SB)/4, $0x3d2aac7e
-DATA constants<>+780(SB)/4, $0x3d2aac7e
-DATA constants<>+784(SB)/4, $0x3d2aac7e
-DATA constants<>+788(SB)/4, $0x3d2aac7e
-DATA constants<>+792(SB)/4, $0x3d2aac7e
-DATA constants<>+796(SB)/4, $0x3d2aac7e
-DATA constants<>+800(SB)/4, $0x3d2aac7e
-DATA constants<>+804(SB)/4, $0x3d2aac7e
-DATA constants<>+808(SB)/4, $0x3d2aac7e
-DATA constants<>+812(SB)/4, $0x3d2aac7e
-DATA constants<>+816(SB)/4, $0x3d2aac7e
-DATA constants<>+820(SB)/4, $0x3d2aac7e
-DATA constants<>+824(SB)/4, $0x3d2aac7e
-DATA constants<>+828(SB)/4, $0x3d2aac7e
-DATA constants<>+832(SB)/4, $0x3e2aaa48
-DATA constants<>+836(SB)/4, $0x3e2aaa48
-DATA constants<>+840(SB)/4, $0x3e2aaa48
-DATA constants<>+844(SB)/4, $0x3e2aaa48
-DATA constants<>+848(SB)/4, $0x3e2aaa48
-DATA constants<>+852(SB)/4, $0x3e2aaa48
-DATA constants<>+856(SB)/4, $0x3e2aaa48
-DATA constants<>+860(SB)/4, $0x3e2aaa48
-DATA constants<>+864(SB)/4, $0x3e2aaa48
-DATA constants<>+868(SB)/4, $0x3e2aaa48
-DATA constants<>+872(SB)/4, $0x3e2aaa48
-DATA constants<>+876(SB)/4, $0x3e2aaa48
-DATA constants<>+880(SB)/4, $0x3e2aaa48
-DATA constants<>+884(SB)/4, $0x3e2aaa48
-DATA constants<>+888(SB)/4, $0x3e2aaa48
-DATA constants<>+892(SB)/4, $0x3e2aaa48
-DATA constants<>+896(SB)/4, $0x3efffffe
-DATA constants<>+900(SB)/4, $0x3efffffe
-DATA constants<>+904(SB)/4, $0x3efffffe
-DATA constants<>+908(SB)/4, $0x3efffffe
-DATA constants<>+912(SB)/4, $0x3efffffe
-DATA constants<>+916(SB)/4, $0x3efffffe
-DATA constants<>+920(SB)/4, $0x3efffffe
-DATA constants<>+924(SB)/4, $0x3efffffe
-DATA constants<>+928(SB)/4, $0x3efffffe
-DATA constants<>+932(SB)/4, $0x3efffffe
-DATA constants<>+936(SB)/4, $0x3efffffe
-DATA constants<>+940(SB)/4, $0x3efffffe
-DATA constants<>+944(SB)/4, $0x3efffffe
-DATA constants<>+948(SB)/4, $0x3efffffe
-DATA constants<>+952(SB)/4, $0x3efffffe
-DATA constants<>+956(SB)/4, $0x3efffffe
-DATA constants<>+960(SB)/4, $0x3f800000
-DATA constants<>+964(SB)/4, $0x3f800000
-DATA constants<>+968(SB)/4, $0x3f800000
-DATA constants<>+972(SB)/4, $0x3f800000
-DATA constants<>+976(SB)/4, $0x3f800000
-DATA constants<>+980(SB)/4, $0x3f800000
-DATA constants<>+984(SB)/4, $0x3f800000
-DATA constants<>+988(SB)/4, $0x3f800000
-DATA constants<>+992(SB)/4, $0x3f800000
-DATA constants<>+996(SB)/4, $0x3f800000
-DATA constants<>+1000(SB)/4, $0x3f800000
-DATA constants<>+1004(SB)/4, $0x3f800000
-DATA constants<>+1008(SB)/4, $0x3f800000
-DATA constants<>+1012(SB)/4, $0x3f800000
-DATA constants<>+1016(SB)/4, $0x3f800000
-DATA constants<>+1020(SB)/4, $0x3f800000
-DATA constants<>+1024(SB)/4, $0x0000007f
-DATA constants<>+1028(SB)/4, $0x0000007f
-DATA constants<>+1032(SB)/4, $0x0000007f
-DATA constants<>+1036(SB)/4, $0x0000007f
-DATA constants<>+1040(SB)/4, $0x0000007f
-DATA constants<>+1044(SB)/4, $0x0000007f
-DATA constants<>+1048(SB)/4, $0x0000007f
-DATA constants<>+1052(SB)/4, $0x0000007f
-DATA constants<>+1056(SB)/4, $0x0000007f
-DATA constants<>+1060(SB)/4, $0x0000007f
-DATA constants<>+1064(SB)/4, $0x0000007f
-DATA constants<>+1068(SB)/4, $0x0000007f
-DATA constants<>+1072(SB)/4, $0x0000007f
-DATA constants<>+1076(SB)/4, $0x0000007f
-DATA constants<>+1080(SB)/4, $0x0000007f
-DATA constants<>+1084(SB)/4, $0x0000007f
-DATA constants<>+1088(SB)/4, $0xc1200000
-DATA constants<>+1092(SB)/4, $0xc1200000
-DATA constants<>+1096(SB)/4, $0xc1200000
-DATA constants<>+1100(SB)/4, $0xc1200000
-DATA constants<>+1104(SB)/4, $0xc1200000
-DATA constants<>+1108(SB)/4, $0xc1200000
-DATA constants<>+1112(SB)/4, $0xc1200000
-DATA constants<>+1116(SB)/4, $0xc1200000
-DATA constants<>+1120(SB)/4, $0xc1200000
-DATA constants<>+1124(SB)/4, $0xc1200000
-DATA constants<>+1128(SB)/4, $0xc1200000
-DATA constants<>+1132(SB)/4, $0xc1200000
-DATA constants<>+1136(SB)/4, $0xc1200000
-DATA constants<>+1140(SB)/4, $0xc1200000
-DATA constants<>+1144(SB)/4, $0xc1200000
-DATA constants<>+1148(SB)/4, $0xc1200000
-DATA constants<>+1152(SB)/4, $0x41200000
-DATA constants<>+1156(SB)/4, $0x41200000
-DATA constants<>+1160(SB)/4, $0x41200000
-DATA constants<>+1164(SB)/4, $0x41200000
-DATA constants<>+1168(SB)/4, $0x41200000
-DATA constants<>+1172(SB)/4, $0x41200000
-DATA constants<>+1176(SB)/4, $0x41200000
-DATA constants<>+1180(SB)/4, $0x41200000
-DATA constants<>+1184(SB)/4, $0x41200000
-DATA constants<>+1188(SB)/4, $0x41200000
-DATA constants<>+1192(SB)/4, $0x41200000
-DATA constants<>+1196(SB)/4, $0x41200000
-DATA constants<>+1200(SB)/4, $0x41200000
-DATA constants<>+1204(SB)/4, $0x41200000
-DATA constants<>+1208(SB)/4, $0x41200000
-DATA constants<>+1212(SB)/4, $0x41200000
-DATA constants<>+1216(SB)/4, $0x3e5b33b6
-DATA constants<>+1220(SB)/4, $0x3e5b33b6
-DATA constants<>+1224(SB)/4, $0x3e5b33b6
-DATA constants<>+1228(SB)/4, $0x3e5b33b6
-DATA constants<>+1232(SB)/4, $0x3e5b33b6
-DATA constants<>+1236(SB)/4, $0x3e5b33b6
-DATA constants<>+1240(SB)/4, $0x3e5b33b6
-DATA constants<>+1244(SB)/4, $0x3e5b33b6
-DATA constants<>+1248(SB)/4, $0x3e5b33b6
-DATA constants<>+1252(SB)/4, $0x3e5b33b6
-DATA constants<>+1256(SB)/4, $0x3e5b33b6
-DATA constants<>+1260(SB)/4, $0x3e5b33b6
-DATA constants<>+1264(SB)/4, $0x3e5b33b6
-DATA constants<>+1268(SB)/4, $0x3e5b33b6
-DATA constants<>+1272(SB)/4, $0x3e5b33b6
-DATA constants<>+1276(SB)/4, $0x3e5b33b6
-DATA constants<>+1280(SB)/4, $0xff800000
-DATA constants<>+1284(SB)/4, $0xff800000
-DATA constants<>+1288(SB)/4, $0xff800000
-DATA constants<>+1292(SB)/4, $0xff800000
-DATA constants<>+1296(SB)/4, $0xff800000
-DATA constants<>+1300(SB)/4, $0xff800000
-DATA constants<>+1304(SB)/4, $0xff800000
-DATA constants<>+1308(SB)/4, $0xff800000
-DATA constants<>+1312(SB)/4, $0xff800000
-DATA constants<>+1316(SB)/4, $0xff800000
-DATA constants<>+1320(SB)/4, $0xff800000
-DATA constants<>+1324(SB)/4, $0xff800000
-DATA constants<>+1328(SB)/4, $0xff800000
-DATA constants<>+1332(SB)/4, $0xff800000
-DATA constants<>+1336(SB)/4, $0xff800000
-DATA constants<>+1340(SB)/4, $0xff800000
-DATA constants<>+1344(SB)/4, $0x3727c5ac
-DATA constants<>+1348(SB)/4, $0x3727c5ac
-DATA constants<>+1352(SB)/4, $0x3727c5ac
-DATA constants<>+1356(SB)/4, $0x3727c5ac
-DATA constants<>+1360(SB)/4, $0x3727c5ac
-DATA constants<>+1364(SB)/4, $0x3727c5ac
-DATA constants<>+1368(SB)/4, $0x3727c5ac
-DATA constants<>+1372(SB)/4, $0x3727c5ac
-DATA constants<>+1376(SB)/4, $0x3727c5ac
-DATA constants<>+1380(SB)/4, $0x3727c5ac
-DATA constants<>+1384(SB)/4, $0x3727c5ac
-DATA constants<>+1388(SB)/4, $0x3727c5ac
-DATA constants<>+1392(SB)/4, $0x3727c5ac
-DATA constants<>+1396(SB)/4, $0x3727c5ac
-DATA constants<>+1400(SB)/4, $0x3727c5ac
-DATA constants<>+1404(SB)/4, $0x3727c5ac
-DATA constants<>+1408(SB)/4, $0x7fffffff
-DATA constants<>+1412(SB)/4, $0x7fffffff
-DATA constants<>+1416(SB)/4, $0x7fffffff
-DATA constants<>+1420(SB)/4, $0x7fffffff
-DATA constants<>+1424(SB)/4, $0x7fffffff
-DATA constants<>+1428(SB)/4, $0x7fffffff
-DATA constants<>+1432(SB)/4, $0x7fffffff
-DATA constants<>+1436(SB)/4, $0x7fffffff
-DATA constants<>+1440(SB)/4, $0x7fffffff
-DATA constants<>+1444(SB)/4, $0x7fffffff
-DATA constants<>+1448(SB)/4, $0x7fffffff
-DATA constants<>+1452(SB)/4, $0x7fffffff
-DATA constants<>+1456(SB)/4, $0x7fffffff
-DATA constants<>+1460(SB)/4, $0x7fffffff
-DATA constants<>+1464(SB)/4, $0x7fffffff
-DATA constants<>+1468(SB)/4, $0x7fffffff
-DATA constants<>+1472(SB)/4, $0xce800000
-DATA constants<>+1476(SB)/4, $0xce800000
-DATA constants<>+1480(SB)/4, $0xce800000
-DATA constants<>+1484(SB)/4, $0xce800000
-DATA constants<>+1488(SB)/4, $0xce800000
-DATA constants<>+1492(SB)/4, $0xce800000
-DATA constants<>+1496(SB)/4, $0xce800000
-DATA constants<>+1500(SB)/4, $0xce800000
-DATA constants<>+1504(SB)/4, $0xce800000
-DATA constants<>+1508(SB)/4, $0xce800000
-DATA constants<>+1512(SB)/4, $0xce800000
-DATA constants<>+1516(SB)/4, $0xce800000
-DATA constants<>+1520(SB)/4, $0xce800000
-DATA constants<>+1524(SB)/4, $0xce800000
-DATA constants<>+1528(SB)/4, $0xce800000
-DATA constants<>+1532(SB)/4, $0xce800000
-DATA constants<>+1536(SB)/4, $0x4e800000
-DATA constants<>+1540(SB)/4, $0x4e800000
-DATA constants<>+1544(SB)/4, $0x4e800000
-DATA constants<>+1548(SB)/4, $0x4e800000
-DATA constants<>+1552(SB)/4, $0x4e800000
-DATA constants<>+1556(SB)/4, $0x4e800000
-DATA constants<>+1560(SB)/4, $0x4e800000
-DATA constants<>+1564(SB)/4, $0x4e800000
-DATA constants<>+1568(SB)/4, $0x4e800000
-DATA constants<>+1572(SB)/4, $0x4e800000
-DATA constants<>+1576(SB)/4, $0x4e800000
-DATA constants<>+1580(SB)/4, $0x4e800000
-DATA constants<>+1584(SB)/4, $0x4e800000
-DATA constants<>+1588(SB)/4, $0x4e800000
-DATA constants<>+1592(SB)/4, $0x4e800000
-DATA constants<>+1596(SB)/4, $0x4e800000
-DATA constants<>+1600(SB)/4, $0x7fc00000
-DATA constants<>+1604(SB)/4, $0x7fc00000
-DATA constants<>+1608(SB)/4, $0x7fc00000
-DATA constants<>+1612(SB)/4, $0x7fc00000
-DATA constants<>+1616(SB)/4, $0x7fc00000
-DATA constants<>+1620(SB)/4, $0x7fc00000
-DATA constants<>+1624(SB)/4, $0x7fc00000
-DATA constants<>+1628(SB)/4, $0x7fc00000
-DATA constants<>+1632(SB)/4, $0x7fc00000
-DATA constants<>+1636(SB)/4, $0x7fc00000
-DATA constants<>+1640(SB)/4, $0x7fc00000
-DATA constants<>+1644(SB)/4, $0x7fc00000
-DATA constants<>+1648(SB)/4, $0x7fc00000
-DATA constants<>+1652(SB)/4, $0x7fc00000
-DATA constants<>+1656(SB)/4, $0x7fc00000
-DATA constants<>+1660(SB)/4, $0x7fc00000
-DATA constants<>+1664(SB)/4, $0x00007fff
-DATA constants<>+1668(SB)/4, $0x00007fff
-DATA constants<>+1672(SB)/4, $0x00007fff
-DATA constants<>+1676(SB)/4, $0x00007fff
-DATA constants<>+1680(SB)/4, $0x00007fff
-DATA constants<>+1684(SB)/4, $0x00007fff
-DATA constants<>+1688(SB)/4, $0x00007fff
-DATA constants<>+1692(SB)/4, $0x00007fff
-DATA constants<>+1696(SB)/4, $0x00007fff
-DATA constants<>+1700(SB)/4, $0x00007fff
-DATA constants<>+1704(SB)/4, $0x00007fff
-DATA constants<>+1708(SB)/4, $0x00007fff
-DATA constants<>+1712(SB)/4, $0x00007fff
-DATA constants<>+1716(SB)/4, $0x00007fff
-DATA constants<>+1720(SB)/4, $0x00007fff
-DATA constants<>+1724(SB)/4, $0x00007fff
+DATA constants<>+448(SB)/4, $0x3f318000
+DATA constants<>+452(SB)/4, $0x3f318000
+DATA constants<>+456(SB)/4, $0x3f318000
+DATA constants<>+460(SB)/4, $0x3f318000
+DATA constants<>+464(SB)/4, $0x3f318000
+DATA constants<>+468(SB)/4, $0x3f318000
+DATA constants<>+472(SB)/4, $0x3f318000
+DATA constants<>+476(SB)/4, $0x3f318000
+DATA constants<>+480(SB)/4, $0x3f318000
+DATA constants<>+484(SB)/4, $0x3f318000
+DATA constants<>+488(SB)/4, $0x3f318000
+DATA constants<>+492(SB)/4, $0x3f318000
+DATA constants<>+496(SB)/4, $0x3f318000
+DATA constants<>+500(SB)/4, $0x3f318000
+DATA constants<>+504(SB)/4, $0x3f318000
+DATA constants<>+508(SB)/4, $0x3f318000
+DATA constants<>+512(SB)/4, $0xb95e8083
+DATA constants<>+516(SB)/4, $0xb95e8083
+DATA constants<>+520(SB)/4, $0xb95e8083
+DATA constants<>+524(SB)/4, $0xb95e8083
+DATA constants<>+528(SB)/4, $0xb95e8083
+DATA constants<>+532(SB)/4, $0xb95e8083
+DATA constants<>+536(SB)/4, $0xb95e8083
+DATA constants<>+540(SB)/4, $0xb95e8083
+DATA constants<>+544(SB)/4, $0xb95e8083
+DATA constants<>+548(SB)/4, $0xb95e8083
+DATA constants<>+552(SB)/4, $0xb95e8083
+DATA constants<>+556(SB)/4, $0xb95e8083
+DATA constants<>+560(SB)/4, $0xb95e8083
+DATA constants<>+564(SB)/4, $0xb95e8083
+DATA constants<>+568(SB)/4, $0xb95e8083
+DATA constants<>+572(SB)/4, $0xb95e8083
+DATA constants<>+576(SB)/4, $0x3ab51092
+DATA constants<>+580(SB)/4, $0x3ab51092
+DATA constants<>+584(SB)/4, $0x3ab51092
+DATA constants<>+588(SB)/4, $0x3ab51092
+DATA constants<>+592(SB)/4, $0x3ab51092
+DATA constants<>+596(SB)/4, $0x3ab51092
+DATA constants<>+600(SB)/4, $0x3ab51092
+DATA constants<>+604(SB)/4, $0x3ab51092
+DATA constants<>+608(SB)/4, $0x3ab51092
+DATA constants<>+612(SB)/4, $0x3ab51092
+DATA constants<>+616(SB)/4, $0x3ab51092
+DATA constants<>+620(SB)/4, $0x3ab51092
+DATA constants<>+624(SB)/4, $0x3ab51092
+DATA constants<>+628(SB)/4, $0x3ab51092
+DATA constants<>+632(SB)/4, $0x3ab51092
+DATA constants<>+636(SB)/4, $0x3ab51092
+DATA constants<>+640(SB)/4, $0x3c091dcd
+DATA constants<>+644(SB)/4, $0x3c091dcd
+DATA constants<>+648(SB)/4, $0x3c091dcd
+DATA constants<>+652(SB)/4, $0x3c091dcd
+DATA constants<>+656(SB)/4, $0x3c091dcd
+DATA constants<>+660(SB)/4, $0x3c091dcd
+DATA constants<>+664(SB)/4, $0x3c091dcd
+DATA constants<>+668(SB)/4, $0x3c091dcd
+DATA constants<>+672(SB)/4, $0x3c091dcd
+DATA constants<>+676(SB)/4, $0x3c091dcd
+DATA constants<>+680(SB)/4, $0x3c091dcd
+DATA constants<>+684(SB)/4, $0x3c091dcd
+DATA constants<>+688(SB)/4, $0x3c091dcd
+DATA constants<>+692(SB)/4, $0x3c091dcd
+DATA constants<>+696(SB)/4, $0x3c091dcd
+DATA constants<>+700(SB)/4, $0x3c091dcd
+DATA constants<>+704(SB)/4, $0x3d2aac7e
+DATA constants<>+708(SB)/4, $0x3d2aac7e
+DATA constants<>+712(SB)/4, $0x3d2aac7e
+DATA constants<>+716(SB)/4, $0x3d2aac7e
+DATA constants<>+720(SB)/4, $0x3d2aac7e
+DATA constants<>+724(SB)/4, $0x3d2aac7e
+DATA constants<>+728(SB)/4, $0x3d2aac7e
+DATA constants<>+732(SB)/4, $0x3d2aac7e
+DATA constants<>+736(SB)/4, $0x3d2aac7e
+DATA constants<>+740(SB)/4, $0x3d2aac7e
+DATA constants<>+744(SB)/4, $0x3d2aac7e
+DATA constants<>+748(SB)/4, $0x3d2aac7e
+DATA constants<>+752(SB)/4, $0x3d2aac7e
+DATA constants<>+756(SB)/4, $0x3d2aac7e
+DATA constants<>+760(SB)/4, $0x3d2aac7e
+DATA constants<>+764(SB)/4, $0x3d2aac7e
+DATA constants<>+768(SB)/4, $0x3e2aaa48
+DATA constants<>+772(SB)/4, $0x3e2aaa48
+DATA constants<>+776(SB)/4, $0x3e2aaa48
+DATA constants<>+780(SB)/4, $0x3e2aaa48
+DATA constants<>+784(SB)/4, $0x3e2aaa48
+DATA constants<>+788(SB)/4, $0x3e2aaa48
+DATA constants<>+792(SB)/4, $0x3e2aaa48
+DATA constants<>+796(SB)/4, $0x3e2aaa48
+DATA constants<>+800(SB)/4, $0x3e2aaa48
+DATA constants<>+804(SB)/4, $0x3e2aaa48
+DATA constants<>+808(SB)/4, $0x3e2aaa48
+DATA constants<>+812(SB)/4, $0x3e2aaa48
+DATA constants<>+816(SB)/4, $0x3e2aaa48
+DATA constants<>+820(SB)/4, $0x3e2aaa48
+DATA constants<>+824(SB)/4, $0x3e2aaa48
+DATA constants<>+828(SB)/4, $0x3e2aaa48
+DATA constants<>+832(SB)/4, $0x3efffffe
+DATA constants<>+836(SB)/4, $0x3efffffe
+DATA constants<>+840(SB)/4, $0x3efffffe
+DATA constants<>+844(SB)/4, $0x3efffffe
+DATA constants<>+848(SB)/4, $0x3efffffe
+DATA constants<>+852(SB)/4, $0x3efffffe
+DATA constants<>+856(SB)/4, $0x3efffffe
+DATA constants<>+860(SB)/4, $0x3efffffe
+DATA constants<>+864(SB)/4, $0x3efffffe
+DATA constants<>+868(SB)/4, $0x3efffffe
+DATA constants<>+872(SB)/4, $0x3efffffe
+DATA constants<>+876(SB)/4, $0x3efffffe
+DATA constants<>+880(SB)/4, $0x3efffffe
+DATA constants<>+884(SB)/4, $0x3efffffe
+DATA constants<>+888(SB)/4, $0x3efffffe
+DATA constants<>+892(SB)/4, $0x3efffffe
+DATA constants<>+896(SB)/4, $0x3f800000
+DATA constants<>+900(SB)/4, $0x3f800000
+DATA constants<>+904(SB)/4, $0x3f800000
+DATA constants<>+908(SB)/4, $0x3f800000
+DATA constants<>+912(SB)/4, $0x3f800000
+DATA constants<>+916(SB)/4, $0x3f800000
+DATA constants<>+920(SB)/4, $0x3f800000
+DATA constants<>+924(SB)/4, $0x3f800000
+DATA constants<>+928(SB)/4, $0x3f800000
+DATA constants<>+932(SB)/4, $0x3f800000
+DATA constants<>+936(SB)/4, $0x3f800000
+DATA constants<>+940(SB)/4, $0x3f800000
+DATA constants<>+944(SB)/4, $0x3f800000
+DATA constants<>+948(SB)/4, $0x3f800000
+DATA constants<>+952(SB)/4, $0x3f800000
+DATA constants<>+956(SB)/4, $0x3f800000
+DATA constants<>+960(SB)/4, $0xc1200000
+DATA constants<>+964(SB)/4, $0xc1200000
+DATA constants<>+968(SB)/4, $0xc1200000
+DATA constants<>+972(SB)/4, $0xc1200000
+DATA constants<>+976(SB)/4, $0xc1200000
+DATA constants<>+980(SB)/4, $0xc1200000
+DATA constants<>+984(SB)/4, $0xc1200000
+DATA constants<>+988(SB)/4, $0xc1200000
+DATA constants<>+992(SB)/4, $0xc1200000
+DATA constants<>+996(SB)/4, $0xc1200000
+DATA constants<>+1000(SB)/4, $0xc1200000
+DATA constants<>+1004(SB)/4, $0xc1200000
+DATA constants<>+1008(SB)/4, $0xc1200000
+DATA constants<>+1012(SB)/4, $0xc1200000
+DATA constants<>+1016(SB)/4, $0xc1200000
+DATA constants<>+1020(SB)/4, $0xc1200000
+DATA constants<>+1024(SB)/4, $0x41200000
+DATA constants<>+1028(SB)/4, $0x41200000
+DATA constants<>+1032(SB)/4, $0x41200000
+DATA constants<>+1036(SB)/4, $0x41200000
+DATA constants<>+1040(SB)/4, $0x41200000
+DATA constants<>+1044(SB)/4, $0x41200000
+DATA constants<>+1048(SB)/4, $0x41200000
+DATA constants<>+1052(SB)/4, $0x41200000
+DATA constants<>+1056(SB)/4, $0x41200000
+DATA constants<>+1060(SB)/4, $0x41200000
+DATA constants<>+1064(SB)/4, $0x41200000
+DATA constants<>+1068(SB)/4, $0x41200000
+DATA constants<>+1072(SB)/4, $0x41200000
+DATA constants<>+1076(SB)/4, $0x41200000
+DATA constants<>+1080(SB)/4, $0x41200000
+DATA constants<>+1084(SB)/4, $0x41200000
+DATA constants<>+1088(SB)/4, $0x3e5b33b6
+DATA constants<>+1092(SB)/4, $0x3e5b33b6
+DATA constants<>+1096(SB)/4, $0x3e5b33b6
+DATA constants<>+1100(SB)/4, $0x3e5b33b6
+DATA constants<>+1104(SB)/4, $0x3e5b33b6
+DATA constants<>+1108(SB)/4, $0x3e5b33b6
+DATA constants<>+1112(SB)/4, $0x3e5b33b6
+DATA constants<>+1116(SB)/4, $0x3e5b33b6
+DATA constants<>+1120(SB)/4, $0x3e5b33b6
+DATA constants<>+1124(SB)/4, $0x3e5b33b6
+DATA constants<>+1128(SB)/4, $0x3e5b33b6
+DATA constants<>+1132(SB)/4, $0x3e5b33b6
+DATA constants<>+1136(SB)/4, $0x3e5b33b6
+DATA constants<>+1140(SB)/4, $0x3e5b33b6
+DATA constants<>+1144(SB)/4, $0x3e5b33b6
+DATA constants<>+1148(SB)/4, $0x3e5b33b6
+DATA constants<>+1152(SB)/4, $0xff800000
+DATA constants<>+1156(SB)/4, $0xff800000
+DATA constants<>+1160(SB)/4, $0xff800000
+DATA constants<>+1164(SB)/4, $0xff800000
+DATA constants<>+1168(SB)/4, $0xff800000
+DATA constants<>+1172(SB)/4, $0xff800000
+DATA constants<>+1176(SB)/4, $0xff800000
+DATA constants<>+1180(SB)/4, $0xff800000
+DATA constants<>+1184(SB)/4, $0xff800000
+DATA constants<>+1188(SB)/4, $0xff800000
+DATA constants<>+1192(SB)/4, $0xff800000
+DATA constants<>+1196(SB)/4, $0xff800000
+DATA constants<>+1200(SB)/4, $0xff800000
+DATA constants<>+1204(SB)/4, $0xff800000
+DATA constants<>+1208(SB)/4, $0xff800000
+DATA constants<>+1212(SB)/4, $0xff800000
+DATA constants<>+1216(SB)/4, $0x3727c5ac
+DATA constants<>+1220(SB)/4, $0x3727c5ac
+DATA constants<>+1224(SB)/4, $0x3727c5ac
+DATA constants<>+1228(SB)/4, $0x3727c5ac
+DATA constants<>+1232(SB)/4, $0x3727c5ac
+DATA constants<>+1236(SB)/4, $0x3727c5ac
+DATA constants<>+1240(SB)/4, $0x3727c5ac
+DATA constants<>+1244(SB)/4, $0x3727c5ac
+DATA constants<>+1248(SB)/4, $0x3727c5ac
+DATA constants<>+1252(SB)/4, $0x3727c5ac
+DATA constants<>+1256(SB)/4, $0x3727c5ac
+DATA constants<>+1260(SB)/4, $0x3727c5ac
+DATA constants<>+1264(SB)/4, $0x3727c5ac
+DATA constants<>+1268(SB)/4, $0x3727c5ac
+DATA constants<>+1272(SB)/4, $0x3727c5ac
+DATA constants<>+1276(SB)/4, $0x3727c5ac
+DATA constants<>+1280(SB)/4, $0x7fffffff
+DATA constants<>+1284(SB)/4, $0x7fffffff
+DATA constants<>+1288(SB)/4, $0x7fffffff
+DATA constants<>+1292(SB)/4, $0x7fffffff
+DATA constants<>+1296(SB)/4, $0x7fffffff
+DATA constants<>+1300(SB)/4, $0x7fffffff
+DATA constants<>+1304(SB)/4, $0x7fffffff
+DATA constants<>+1308(SB)/4, $0x7fffffff
+DATA constants<>+1312(SB)/4, $0x7fffffff
+DATA constants<>+1316(SB)/4, $0x7fffffff
+DATA constants<>+1320(SB)/4, $0x7fffffff
+DATA constants<>+1324(SB)/4, $0x7fffffff
+DATA constants<>+1328(SB)/4, $0x7fffffff
+DATA constants<>+1332(SB)/4, $0x7fffffff
+DATA constants<>+1336(SB)/4, $0x7fffffff
+DATA constants<>+1340(SB)/4, $0x7fffffff
+DATA constants<>+1344(SB)/4, $0xce800000
+DATA constants<>+1348(SB)/4, $0xce800000
+DATA constants<>+1352(SB)/4, $0xce800000
+DATA constants<>+1356(SB)/4, $0xce800000
+DATA constants<>+1360(SB)/4, $0xce800000
+DATA constants<>+1364(SB)/4, $0xce800000
+DATA constants<>+1368(SB)/4, $0xce800000
+DATA constants<>+1372(SB)/4, $0xce800000
+DATA constants<>+1376(SB)/4, $0xce800000
+DATA constants<>+1380(SB)/4, $0xce800000
+DATA constants<>+1384(SB)/4, $0xce800000
+DATA constants<>+1388(SB)/4, $0xce800000
+DATA constants<>+1392(SB)/4, $0xce800000
+DATA constants<>+1396(SB)/4, $0xce800000
+DATA constants<>+1400(SB)/4, $0xce800000
+DATA constants<>+1404(SB)/4, $0xce800000
+DATA constants<>+1408(SB)/4, $0x4e800000
+DATA constants<>+1412(SB)/4, $0x4e800000
+DATA constants<>+1416(SB)/4, $0x4e800000
+DATA constants<>+1420(SB)/4, $0x4e800000
+DATA constants<>+1424(SB)/4, $0x4e800000
+DATA constants<>+1428(SB)/4, $0x4e800000
+DATA constants<>+1432(SB)/4, $0x4e800000
+DATA constants<>+1436(SB)/4, $0x4e800000
+DATA constants<>+1440(SB)/4, $0x4e800000
+DATA constants<>+1444(SB)/4, $0x4e800000
+DATA constants<>+1448(SB)/4, $0x4e800000
+DATA constants<>+1452(SB)/4, $0x4e800000
+DATA constants<>+1456(SB)/4, $0x4e800000
+DATA constants<>+1460(SB)/4, $0x4e800000
+DATA constants<>+1464(SB)/4, $0x4e800000
+DATA constants<>+1468(SB)/4, $0x4e800000
+DATA constants<>+1472(SB)/4, $0x7fc00000
+DATA constants<>+1476(SB)/4, $0x7fc00000
+DATA constants<>+1480(SB)/4, $0x7fc00000
+DATA constants<>+1484(SB)/4, $0x7fc00000
+DATA constants<>+1488(SB)/4, $0x7fc00000
+DATA constants<>+1492(SB)/4, $0x7fc00000
+DATA constants<>+1496(SB)/4, $0x7fc00000
+DATA constants<>+1500(SB)/4, $0x7fc00000
+DATA constants<>+1504(SB)/4, $0x7fc00000
+DATA constants<>+1508(SB)/4, $0x7fc00000
+DATA constants<>+1512(SB)/4, $0x7fc00000
+DATA constants<>+1516(SB)/4, $0x7fc00000
+DATA constants<>+1520(SB)/4, $0x7fc00000
+DATA constants<>+1524(SB)/4, $0x7fc00000
+DATA constants<>+1528(SB)/4, $0x7fc00000
+DATA constants<>+1532(SB)/4, $0x7fc00000
+DATA constants<>+1536(SB)/4, $0x00007fff
+DATA constants<>+1540(SB)/4, $0x00007fff
+DATA constants<>+1544(SB)/4, $0x00007fff
+DATA constants<>+1548(SB)/4, $0x00007fff
+DATA constants<>+1552(SB)/4, $0x00007fff
+DATA constants<>+1556(SB)/4, $0x00007fff
+DATA constants<>+1560(SB)/4, $0x00007fff
+DATA constants<>+1564(SB)/4, $0x00007fff
+DATA constants<>+1568(SB)/4, $0x00007fff
+DATA constants<>+1572(SB)/4, $0x00007fff
+DATA constants<>+1576(SB)/4, $0x00007fff
+DATA constants<>+1580(SB)/4, $0x00007fff
+DATA constants<>+1584(SB)/4, $0x00007fff
+DATA constants<>+1588(SB)/4, $0x00007fff
+DATA constants<>+1592(SB)/4, $0x00007fff
+DATA constants<>+1596(SB)/4, $0x00007fff
+DATA constants<>+1600(SB)/4, $0x4b400000
+DATA constants<>+1604(SB)/4, $0x4b400000
+DATA constants<>+1608(SB)/4, $0x4b400000
+DATA constants<>+1612(SB)/4, $0x4b400000
+DATA constants<>+1616(SB)/4, $0x4b400000
+DATA constants<>+1620(SB)/4, $0x4b400000
+DATA constants<>+1624(SB)/4, $0x4b400000
+DATA constants<>+1628(SB)/4, $0x4b400000
+DATA constants<>+1632(SB)/4, $0x4b400000
+DATA constants<>+1636(SB)/4, $0x4b400000
+DATA constants<>+1640(SB)/4, $0x4b400000
+DATA constants<>+1644(SB)/4, $0x4b400000
+DATA constants<>+1648(SB)/4, $0x4b400000
+DATA constants<>+1652(SB)/4, $0x4b400000
+DATA constants<>+1656(SB)/4, $0x4b400000
+DATA constants<>+1660(SB)/4, $0x4b400000
+DATA constants<>+1664(SB)/4, $0x0000007f
+DATA constants<>+1668(SB)/4, $0x0000007f
+DATA constants<>+1672(SB)/4, $0x0000007f
+DATA constants<>+1676(SB)/4, $0x0000007f
+DATA constants<>+1680(SB)/4, $0x0000007f
+DATA constants<>+1684(SB)/4, $0x0000007f
+DATA constants<>+1688(SB)/4, $0x0000007f
+DATA constants<>+1692(SB)/4, $0x0000007f
+DATA constants<>+1696(SB)/4, $0x0000007f
+DATA constants<>+1700(SB)/4, $0x0000007f
+DATA constants<>+1704(SB)/4, $0x0000007f
+DATA constants<>+1708(SB)/4, $0x0000007f
+DATA constants<>+1712(SB)/4, $0x0000007f
+DATA constants<>+1716(SB)/4, $0x0000007f
+DATA constants<>+1720(SB)/4, $0x0000007f
+DATA constants<>+1724(SB)/4, $0x0000007f
 GLOBL constants<>(SB), RODATA|NOPTR, $1728
 
 DATA masks<>+0(SB)/4, $0xffffffff

@@ -6,9 +6,9 @@ import "math"
 // exponential, whose chain of operations is long, exists once.
 
 var loopsGeneric = loops{
-	add: addGeneric, scale: scaleGeneric, dot: dotGeneric, relu: reluGeneric, reluBackward: reluBackwardGeneric,
+	add: addGeneric, scale: scaleGeneric, relu: reluGeneric, reluBackward: reluBackwardGeneric,
 	sumColumns: sumColumnsGeneric, gelu: geluGeneric, geluBackward: geluBackwardGeneric,
-	softmax: softmaxGeneric, softmaxBackward: softmaxBackwardGeneric,
+	softmax: softmaxGeneric, softmaxBackward: softmaxBackwardGeneric, divideRows: divideRowsGeneric, dotRows: dotRowsGeneric,
 	layerNorm: layerNormGeneric, layerNormBackward: layerNormBackwardGeneric, normColumns: normColumnsGeneric,
 	maxAbs: maxAbsGeneric, quantize: quantizeGeneric, addI32: addI32Generic, sumSquares: sumSquaresGeneric, adamW: adamWGeneric[int32],
 	toBF16: toBF16Generic, fromBF16: fromBF16Generic,

@@ -9,10 +9,15 @@ func (o *ops) LayerNorm(y, mean, rstd, x, gamma, beta kernel.Buffer, rows, cols 
 	})
 }
 
-// LayerNormBackward makes dgamma and dbeta by columns first, because dx may take dy's place.
+// LayerNormBackward reads rows once, if one worker does all of it and can. Otherwise it makes dgamma and dbeta by columns first, because dx
+// may take dy's place.
 func (o *ops) LayerNormBackward(dx, dgamma, dbeta, dy, x, mean, rstd, gamma kernel.Buffer, rows, cols int) {
 	dxs, dgs, dbs, dys, xs := f32(dx), f32(dgamma), f32(dbeta), f32(dy), f32(x)
 	ms, rs, gs := f32(mean), f32(rstd), f32(gamma)
+	if o.crew.size == 1 && o.loops.layerNormBackwardColumns != nil {
+		o.loops.layerNormBackwardColumns(dxs, dgs, dbs, dys, xs, ms, rs, gs)
+		return
+	}
 	o.byColumns(rows, cols, func(lo, hi int) {
 		at := min(lo, len(dys)) // no rows, no elements
 		o.loops.normColumns(dgs[lo:hi], dbs[lo:hi], dys[at:], xs[at:], ms, rs, cols)

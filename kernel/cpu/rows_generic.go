@@ -46,6 +46,19 @@ func softmaxBackwardBy(exp exponential, e, ds []float32, r ragged, scale float32
 	}
 }
 
+func divideRowsGeneric(y []float32, rows, ld, n int, stats []float32) {
+	for i := range rows {
+		row := y[i*ld:][:n]
+		scaleGeneric(row, row, 1/stats[2*i+1])
+	}
+}
+
+func dotRowsGeneric(dots, a, b []float32, ld, n int) {
+	for i := range dots {
+		dots[i] = dot(a[i*ld:][:n], b[i*ld:][:n])
+	}
+}
+
 func layerNormGeneric(y, mean, rstd, x, gamma, beta []float32) {
 	cols := len(gamma)
 	n := float32(cols)

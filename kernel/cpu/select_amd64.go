@@ -6,35 +6,37 @@ import "math/bits"
 
 // assembly is one instruction set's functions. Their reference is loops_generic.go and rows_generic.go.
 type assembly struct {
-	add               func(y, a, b *float32, n int)
-	scale             func(y, x *float32, n int, by float32)
-	dot               func(a, b *float32, n int) float32
-	relu              func(y, x *float32, n int)
-	reluBackward      func(dx, x, dy *float32, n int)
-	sumColumns        func(t, x *float32, cols, stride, count int)
-	gelu              func(y, x *float32, n int)
-	geluBackward      func(dx, x, dy *float32, n int)
-	softmax           func(e *float32, ld, rows, n, grow int, scale float32, stats *float32)
-	softmaxBackward   func(e, ds *float32, ld, rows, n, grow int, scale float32, stats, delta *float32)
-	layerNorm         func(y, mean, rstd, x, gamma, beta *float32, rows, cols int, n float32)
-	layerNormBackward func(dx, dy, x, mean, rstd, gamma *float32, rows, cols int, n float32)
-	normColumns       func(dgamma, dbeta, dy, x, mean, rstd *float32, cols, stride, rows int)
-	maxAbs            func(x *float32, n int) uint32
-	quantize          func(acc *int32, x *float32, n int, a, b float32)
-	addI32            func(a, x *int32, n int)
-	sumSquares        func(sums *[16]uint64, x *int32, n int)
-	adamW             func(p, m, v *float32, q *int32, n int, h *float32)
-	toBF16            func(y *uint16, x *float32, n int)
-	fromBF16          func(y *float32, x *uint16, n int)
+	add                      func(y, a, b *float32, n int)
+	scale                    func(y, x *float32, n int, by float32)
+	relu                     func(y, x *float32, n int)
+	reluBackward             func(dx, x, dy *float32, n int)
+	sumColumns               func(t, x *float32, cols, stride, count int)
+	gelu                     func(y, x *float32, n int)
+	geluBackward             func(dx, x, dy *float32, n int)
+	softmax                  func(e *float32, ld, rows, n, grow int, scale float32, stats *float32)
+	softmaxBackward          func(e, ds *float32, ld, rows, n, grow int, scale float32, stats, delta *float32)
+	divideRows               func(y *float32, ld, rows, n int, stats *float32)
+	dotRows                  func(dots, a, b *float32, ld, rows, n int)
+	layerNorm                func(y, mean, rstd, x, gamma, beta *float32, rows, cols int, n float32)
+	layerNormBackward        func(dx, dy, x, mean, rstd, gamma *float32, rows, cols int, n float32)
+	layerNormBackwardColumns func(dx, dgamma, dbeta, dy, x, mean, rstd, gamma *float32, rows, cols int, n float32)
+	normColumns              func(dgamma, dbeta, dy, x, mean, rstd *float32, cols, stride, rows int)
+	maxAbs                   func(x *float32, n int) uint32
+	quantize                 func(acc *int32, x *float32, n int, a, b float32)
+	addI32                   func(a, x *int32, n int)
+	sumSquares               func(sums *[16]uint64, x *int32, n int)
+	adamW                    func(p, m, v *float32, q *int32, n int, h *float32)
+	toBF16                   func(y *uint16, x *float32, n int)
+	fromBF16                 func(y *float32, x *uint16, n int)
 }
 
 var (
-	loops512 = assembly{add512, scale512, dot512, relu512, reluBackward512, sumColumns512, gelu512, geluBackward512,
-		softmax512, softmaxBackward512,
-		layerNorm512, layerNormBackward512, normColumns512, maxAbs512, quantize512, addI32512, sumSquares512, adamW512, toBF16512, fromBF16512}.loops()
-	loops256 = assembly{add256, scale256, dot256, relu256, reluBackward256, sumColumns256, gelu256, geluBackward256,
-		softmax256, softmaxBackward256,
-		layerNorm256, layerNormBackward256, normColumns256, maxAbs256, quantize256, addI32256, sumSquares256, adamW256, toBF16256, fromBF16256}.loops()
+	loops512 = assembly{add512, scale512, relu512, reluBackward512, sumColumns512, gelu512, geluBackward512,
+		softmax512, softmaxBackward512, divideRows512, dotRows512,
+		layerNorm512, layerNormBackward512, layerNormBackwardColumns512, normColumns512, maxAbs512, quantize512, addI32512, sumSquares512, adamW512, toBF16512, fromBF16512}.loops()
+	loops256 = assembly{add256, scale256, relu256, reluBackward256, sumColumns256, gelu256, geluBackward256,
+		softmax256, softmaxBackward256, divideRows256, dotRows256,
+		layerNorm256, layerNormBackward256, nil, normColumns256, maxAbs256, quantize256, addI32256, sumSquares256, adamW256, toBF16256, fromBF16256}.loops()
 )
 
 // selectLoops picks the inner loops for a code path, which gemm.Select has found to be possible here.
@@ -50,7 +52,7 @@ func selectLoops(path string) loops {
 
 // loops wraps the assembly: it takes care of empty pieces, and of lengths, which the assembly doesn't check.
 func (a assembly) loops() loops {
-	return loops{
+	l := loops{
 		add: func(y, x, z []float32) {
 			if n := len(y); n > 0 {
 				a.add(&y[0], first(x, n), first(z, n), n)
@@ -60,12 +62,6 @@ func (a assembly) loops() loops {
 			if n := len(x); n > 0 {
 				a.scale(first(y, n), &x[0], n, by)
 			}
-		},
-		dot: func(x, y []float32) float32 {
-			if len(x) == 0 {
-				return 0
-			}
-			return a.dot(&x[0], first(y, len(x)), len(x))
 		},
 		relu: func(y, x []float32) {
 			if n := len(x); n > 0 {
@@ -107,6 +103,20 @@ func (a assembly) loops() loops {
 					first(stats, 2*r.rows), first(delta, r.rows))
 			}
 		},
+		divideRows: func(y []float32, rows, ld, n int, stats []float32) {
+			if rows > 0 && n > 0 {
+				a.divideRows(first(y, (rows-1)*ld+n), ld, rows, n, first(stats, 2*rows))
+			}
+		},
+		dotRows: func(dots, x, y []float32, ld, n int) {
+			rows := len(dots)
+			if rows == 0 || n == 0 {
+				clear(dots)
+				return
+			}
+			size := (rows-1)*ld + n
+			a.dotRows(&dots[0], first(x, size), first(y, size), ld, rows, n)
+		},
 		layerNorm: func(y, mean, rstd, x, gamma, beta []float32) {
 			rows, cols := len(mean), len(gamma)
 			if rows == 0 || cols == 0 {
@@ -121,6 +131,15 @@ func (a assembly) loops() loops {
 			if n := rows * cols; n > 0 {
 				a.layerNormBackward(first(dx, n), first(dy, n), first(x, n), &mean[0], first(rstd, rows), &gamma[0], rows, cols,
 					float32(cols))
+			}
+		},
+		layerNormBackwardColumns: func(dx, dgamma, dbeta, dy, x, mean, rstd, gamma []float32) {
+			rows, cols := len(mean), len(gamma)
+			clear(dgamma)
+			clear(dbeta)
+			if n := rows * cols; n > 0 {
+				a.layerNormBackwardColumns(first(dx, n), first(dgamma, cols), first(dbeta, cols), first(dy, n), first(x, n), &mean[0],
+					first(rstd, rows), &gamma[0], rows, cols, float32(cols))
 			}
 		},
 		normColumns: func(dgamma, dbeta, dy, x, mean, rstd []float32, stride int) {
@@ -185,6 +204,10 @@ func (a assembly) loops() loops {
 			fromBF16Generic(y[n:], x[n:])
 		},
 	}
+	if a.layerNormBackwardColumns == nil {
+		l.layerNormBackwardColumns = nil
+	}
+	return l
 }
 
 // span is how many elements of the matrix the rows reach over.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"shoal/kernel"
+	"shoal/kernel/cpu"
 	"shoal/kernel/ref"
 )
 
@@ -17,7 +18,7 @@ type Op struct {
 
 // device makes buffers that live as long as one op's measurement.
 type device struct {
-	kernel.Device
+	*cpu.Device
 	live []kernel.Buffer
 	seed uint64
 }
@@ -81,6 +82,7 @@ func Ops() []Op {
 	}
 	for _, s := range []kernel.AttentionShape{{B: 64, T: 17, H: 4, D: 16}, {B: 2, T: 256, H: 6, D: 64, Causal: true}} {
 		list = append(list, attention(s)...)
+		list = append(list, softmax(s.B*s.H*s.T, s.T)...)
 	}
 	list = append(list, rowOps()...)
 	return append(list, elementOps()...)
@@ -122,6 +124,23 @@ func attention(s kernel.AttentionShape) []Op {
 			d.Attention(y, stats, qkv, s)
 			dqkv, dy := d.zeros(kernel.F32, 3*n), d.floats(n)
 			return func() { d.AttentionBackward(dqkv, dy, y, qkv, stats, s) }
+		}},
+	}
+}
+
+// softmax is what attention does between its products, on so many rows of scores.
+func softmax(rows, cols int) []Op {
+	n, room, shape := rows*cols, cpu.SoftmaxLen(rows, cols), fmt.Sprintf("%dx%d", rows, cols)
+	const scale = 0.125
+	return []Op{
+		{"Softmax", shape, 0, 8 * float64(n), func(d *device) func() {
+			e, stats := d.floats(room), d.zeros(kernel.F32, 2*rows)
+			return func() { d.Softmax(e, stats, rows, cols, scale) }
+		}},
+		{"SoftmaxBackward", shape, 0, 16 * float64(n), func(d *device) func() {
+			e, ds, stats, delta := d.floats(room), d.floats(room), d.zeros(kernel.F32, 2*rows), d.floats(rows)
+			d.Softmax(e, stats, rows, cols, scale)
+			return func() { d.SoftmaxBackward(e, ds, stats, delta, rows, cols, scale) }
 		}},
 	}
 }

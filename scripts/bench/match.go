@@ -48,10 +48,13 @@ func (m *match) round(slice time.Duration) error {
 	return nil
 }
 
-// fastest is the one of theirs that took least, by the median; nil if there is none.
+// fastest is the one of theirs that took least for the same work, by the median; nil if there is none.
 func (m *match) fastest() *side {
 	var best *side
 	for _, s := range m.theirs {
+		if s.name == kept {
+			continue
+		}
 		if best == nil || page.Median(s.seconds) < page.Median(best.seconds) {
 			best = s
 		}

@@ -38,8 +38,15 @@ func products() (list []*opMatch) {
 }
 
 // compared are the ops that PyTorch has, too.
-var compared = []string{"GELU", "GELUBackward", "LayerNorm", "LayerNormBackward", "Attention", "AttentionBackward", "CrossEntropy",
-	"AdamW", "ToBF16", "FromBF16"}
+var compared = []string{"GELU", "GELUBackward", "LayerNorm", "LayerNormBackward", "Attention", "AttentionBackward", "Softmax",
+	"SoftmaxBackward", "CrossEntropy", "AdamW", "ToBF16", "FromBF16"}
+
+// untargeted are ops that have no target of their own: most of an attention are its products and its softmax, which do.
+var untargeted = []string{"Attention", "AttentionBackward"}
+
+// kept is a way that does only a part of ours, since it keeps from the forward pass what we make again. It is named in the page,
+// and not compared with.
+const kept = "weights kept"
 
 func ops() (list []*opMatch) {
 	for _, o := range kernelbench.Ops() {

@@ -63,6 +63,10 @@ func TestMissed(t *testing.T) {
 			o.copied[0] /= 2
 			o.ops[0].theirs = append(o.ops[0].theirs, &side{name: "fused", seconds: []float64{0.8e-4}})
 		}, "GELU 1024: 0.80 times PyTorch"},
+		{"what does a part of it is not compared with", func(o *outcome) {
+			o.ops[0].theirs = append(o.ops[0].theirs, &side{name: kept, seconds: []float64{0.1e-4}})
+		}, ""},
+		{"an attention has no target", func(o *outcome) { o.copied[0], o.ops[0].name = 1e-6, "Attention" }, ""},
 		{"not 1.3 times eager", func(o *outcome) { o.steps[0].theirs[0].seconds[0] = 0.0125 }, "ViT 12 x 64: with 1 thread 1.25 times eager"},
 		{"slower than compiled", func(o *outcome) { o.steps[0].theirs[1].seconds[0] = 0.009 }, "0.90 times compiled"},
 		{"nothing compiled", func(o *outcome) { o.steps[0].theirs = o.steps[0].theirs[:1]; o.steps[0].missing = "no compiler" }, "NaN times compiled"},
@@ -76,6 +80,9 @@ func TestMissed(t *testing.T) {
 			}
 			if c.want != "" && !strings.Contains(missed.Error(), c.want) {
 				t.Errorf("error %q lacks %q", missed, c.want)
+			}
+			if o.ops[0].side(kept) != nil && !strings.Contains(string(text), "PyTorch's part of GELU 1024 from weights that it kept: 10 us.") {
+				t.Errorf("the page doesn't tell what a part takes:\n%s", text)
 			}
 			if o.steps[0].missing != "" && !strings.Contains(string(text), "with 1 thread: no compiler.") {
 				t.Errorf("the page doesn't say what is missing:\n%s", text)

@@ -102,6 +102,29 @@ def attention_backward(shape):
             "eager, math": lambda: torch.autograd.grad(z, args, dy, retain_graph=True)}
 
 
+def softmax(shape):
+    x = torch.randn(sizes(shape))
+    y = torch.empty_like(x)
+    return {"eager": lambda: torch.softmax(x, -1, out=y), "eager, new": lambda: torch.softmax(x, -1)}
+
+
+def softmax_backward(shape):
+    """The weights again and the gradient of the scores, from the scores and the gradient of the weights; and the latter alone,
+    from weights that were kept."""
+    x, dp = torch.randn(sizes(shape)), torch.randn(sizes(shape))
+    p, ds = torch.empty_like(x), torch.empty_like(x)
+
+    def backward():
+        aten._softmax_backward_data.out(dp, p, -1, torch.float32, grad_input=ds)
+
+    def again():
+        torch.softmax(x, -1, out=p)
+        backward()
+
+    again()
+    return {"eager": again, "weights kept": backward}
+
+
 def cross_entropy(shape):
     logits = torch.randn(sizes(shape), requires_grad=True)
     labels = torch.randint(logits.shape[1], (logits.shape[0],))
@@ -132,8 +155,8 @@ def from_bf16(shape):
 OPS = {
     **{f"MatMul {t}": product(t) for t in ("NN", "NT", "TN")},
     "GELU": gelu, "GELUBackward": gelu_backward, "LayerNorm": layer_norm, "LayerNormBackward": layer_norm_backward,
-    "Attention": attention, "AttentionBackward": attention_backward, "CrossEntropy": cross_entropy, "AdamW": adamw,
-    "ToBF16": to_bf16, "FromBF16": from_bf16,
+    "Attention": attention, "AttentionBackward": attention_backward, "Softmax": softmax, "SoftmaxBackward": softmax_backward,
+    "CrossEntropy": cross_entropy, "AdamW": adamw, "ToBF16": to_bf16, "FromBF16": from_bf16,
 }
 
 

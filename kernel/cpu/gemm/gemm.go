@@ -2,6 +2,7 @@ package gemm
 
 import (
 	"fmt"
+	"math/bits"
 	"strings"
 
 	"shoal/kernel"
@@ -88,8 +89,8 @@ func (k *Kernel) Gemm(t kernel.Trans, c []float32, ldc int, a []float32, lda int
 
 // check panics unless rows >= 1 of cols >= 1 elements, ld apart, lie inside a slice of have elements. The assembly relies on it.
 func check(name string, have, ld, rows, cols int) {
-	// The division keeps (rows-1)*ld from overflowing.
-	if ld < cols || have < cols || (have-cols)/ld < rows-1 {
+	over, last := bits.Mul64(uint64(rows-1), uint64(ld))
+	if ld < cols || have < cols || over > 0 || last > uint64(have-cols) {
 		panic(fmt.Sprintf("gemm: %s has %d elements, too few for %d rows of %d, %d apart", name, have, rows, cols, ld))
 	}
 }

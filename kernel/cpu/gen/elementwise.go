@@ -10,20 +10,38 @@ import (
 )
 
 // expOf is e^x.
-func (s *set) expOf(x, lo, hi vector) vector {
-	x = s.above(s.below(x, hi), lo)
-	t := s.plus(s.mul(x, f(coeff.Log2e)), f(coeff.RoundBit))
-	n := s.sub(t, f(coeff.RoundBit))
+func (s *set) expOf(x, lo, hi vector) vector { return s.expBelow(s.below(x, hi), lo) }
+
+// expBelow is e^x of what is not above the upper limit.
+func (s *set) expBelow(x, lo vector) vector {
+	x = s.above(x, lo)
+	n, timesPow2 := s.nearest(s.mul(x, f(coeff.Log2e)))
 	r := s.sub(s.sub(x, s.mul(n, f(coeff.Ln2Hi))), s.mul(n, f(coeff.Ln2Lo)))
 	q := s.plus(s.mul(r, f(coeff.Exp6)), f(coeff.Exp5))
 	for _, c := range []float64{coeff.Exp4, coeff.Exp3, coeff.Exp2} {
 		q = s.plus(s.mul(q, r), f(c))
 	}
-	y := s.plus(s.plus(s.mul(q, s.mul(r, r)), r), f(1))
-	k := s.each(VPSUBD, t, i(int32(math.Float32bits(coeff.RoundBit))))
-	half := s.shift(VPSRAD, 1, k)
-	rest := s.each(VPSUBD, k, half)
-	return s.mul(s.mul(y, s.pow2(half)), s.pow2(rest))
+	return timesPow2(s.plus(s.plus(s.mul(q, s.mul(r, r)), r), f(1)))
+}
+
+// nearest is n = x rounded to the nearest even integer, and multiplies by 2^n. AVX-512 has an instruction for each: the first
+// may give -0 where plain Go has +0, which changes no product and no sum here; the second rounds once, as Go's second factor.
+func (s *set) nearest(x vector) (n vector, timesPow2 func(y vector) vector) {
+	if s.zmm {
+		const evenQuiet = 8
+		n = s.registers(len(x))
+		for h := range n {
+			VRNDSCALEPS(Imm(evenQuiet), x[h], n[h])
+		}
+		return n, func(y vector) vector { return s.each(VSCALEFPS, y, n) }
+	}
+	t := s.plus(x, f(coeff.RoundBit))
+	return s.sub(t, f(coeff.RoundBit)), func(y vector) vector {
+		k := s.each(VPSUBD, t, i(int32(math.Float32bits(coeff.RoundBit))))
+		half := s.shift(VPSRAD, 1, k)
+		rest := s.each(VPSUBD, k, half)
+		return s.mul(s.mul(y, s.pow2(half)), s.pow2(rest))
+	}
 }
 
 // limits are the bounds of the exponential's argument.
@@ -34,7 +52,7 @@ func (s *set) limits() (lo, hi vector) {
 func (s *set) pow2(k vector) vector { return s.shift(VPSLLD, 23, s.each(VPADDD, k, i(127))) }
 
 func (s *set) shift(op func(...Op), bits uint64, x vector) vector {
-	v := s.vec()
+	v := s.registers(len(x))
 	for h := range v {
 		op(Imm(bits), x[h], v[h])
 	}
@@ -82,8 +100,8 @@ func (s *set) reluBackward() {
 func (s *set) gelu() {
 	p := s.begin("gelu", "(y, x *float32, n int)", "y = gelu(x).", "y", "x", "n")
 	lo, hi := s.limits()
-	s.row(p[2], func(m *mask) {
-		x := s.load(s.at(p[1]), m)
+	s.rowWide(p[2], func(vectors int, m *mask) {
+		x := s.loads(vectors, s.at(p[1]), m)
 		v, _ := s.minusU2(x)
 		s.store(s.div(x, s.plus(s.expOf(v, lo, hi), f(1))), s.at(p[0]), m)
 	})
@@ -94,14 +112,14 @@ func (s *set) geluBackward() {
 	p := s.begin("geluBackward", "(dx, x, dy *float32, n int)", "dx = dy * gelu'(x).", "dx", "x", "dy", "n")
 	lo, hi := s.limits()
 	least, most, one := s.constant(f(-coeff.GeluX)), s.constant(f(coeff.GeluX)), s.constant(f(1))
-	s.row(p[3], func(m *mask) {
-		x := s.above(s.below(s.load(s.at(p[1]), m), most), least)
+	s.rowWide(p[3], func(vectors int, m *mask) {
+		x := s.above(s.below(s.loads(vectors, s.at(p[1]), m), most), least)
 		v, sq := s.minusU2(x)
 		e := s.expOf(v, lo, hi)
 		sigmoid := s.div(one, s.plus(e, one))
 		slope := s.plus(s.mul(sq, f(coeff.GeluC)), f(coeff.GeluA))
 		d := s.plus(s.mul(s.mul(x, s.mul(e, sigmoid)), slope), one)
-		s.store(s.mul(s.load(s.at(p[2]), m), s.mul(sigmoid, d)), s.at(p[0]), m)
+		s.store(s.mul(s.loads(vectors, s.at(p[2]), m), s.mul(sigmoid, d)), s.at(p[0]), m)
 	})
 	s.end()
 }

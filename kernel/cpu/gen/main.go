@@ -9,7 +9,6 @@ func main() {
 	for _, s := range []*set{{name: "512", zmm: true}, {name: "256"}} {
 		s.add()
 		s.scale()
-		s.dot()
 		s.relu()
 		s.reluBackward()
 		s.sumColumns()
@@ -17,8 +16,13 @@ func main() {
 		s.geluBackward()
 		s.softmax()
 		s.softmaxBackward()
+		s.divideRows()
+		s.dotRows()
 		s.layerNorm()
-		s.layerNormBackward()
+		s.layerNormBackward(false)
+		if s.zmm { // AVX2 has not enough registers
+			s.layerNormBackward(true)
+		}
 		s.normColumns()
 		s.maxAbs()
 		s.quantize()

@@ -2,84 +2,39 @@ package main
 
 import (
 	"fmt"
-	"math"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// softmax and softmaxBackward work on the rows of one head: row i has n + i*grow elements.
-
-func (s *set) softmax() {
-	p := s.begin("softmax", "(e *float32, ld, rows, n, grow int, scale float32, stats *float32)",
-		"e = exp(scale*e - max) by rows, stats their maxima and sums; rows > 0.", "e", "ld", "rows", "n", "grow", "stats")
-	e, ld, rows, n, grow, stats := p[0], p[1], p[2], p[3], p[4], p[5]
-	scale, none := s.param("scale"), s.constant(f(math.Inf(-1)))
-	zero := s.constant(f(0))
-	lo, hi := s.limits()
+func (s *set) divideRows() {
+	p := s.begin("divideRows", "(y *float32, ld, rows, n int, stats *float32)", "each row times 1/sum, the second of its stats; rows > 0.",
+		"y", "ld", "rows", "n", "stats")
+	y, ld, rows, n, stats := p[0], p[1], p[2], p[3], p[4]
 	SHLQ(Imm(2), ld)
 	s.times(rows, func() {
-		acc := s.vec()
-		s.move(acc, none)
-		s.row(n, func(m *mask) {
-			x := s.mul(s.load(s.at(e), m), scale)
-			s.store(x, s.at(e), m)
-			s.move(acc, s.greater(acc, s.keep(x, none, m)))
-		})
-		top := s.fold(acc, maximum)
-		VMOVSS(top, Mem{Base: stats})
-		max, total := s.spread(top), s.zeros()
-		s.row(n, func(m *mask) {
-			x := s.expOf(s.sub(s.load(s.at(e), m), max), lo, hi)
-			s.store(x, s.at(e), m)
-			s.addTo(total, s.keep(x, zero, m))
-		})
-		VMOVSS(s.fold(total, sum), Mem{Base: stats, Disp: 4})
+		inv := s.inverse(Mem{Base: stats, Disp: 4})
+		s.row(n, func(m *mask) { s.store(s.mul(s.load(s.at(y), m), inv), s.at(y), m) })
 		ADDQ(Imm(8), stats)
-		ADDQ(ld, e)
-		ADDQ(grow, n)
+		ADDQ(ld, y)
 	})
 	s.end()
 }
 
-func (s *set) softmaxBackward() {
-	p := s.begin("softmaxBackward", "(e, ds *float32, ld, rows, n, grow int, scale float32, stats, delta *float32)",
-		"e becomes p = exp(scale*e - max) * (1/sum), ds = (p*(ds - delta))*scale, by rows; rows > 0.",
-		"e", "ds", "ld", "rows", "n", "grow", "stats", "delta")
-	e, ds, ld, rows, n, grow, stats, delta := p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]
-	lo, hi := s.limits()
+func (s *set) dotRows() {
+	p := s.begin("dotRows", "(dots, a, b *float32, ld, rows, n int)", "the lanes' sums of a*b by rows; rows > 0.",
+		"dots", "a", "b", "ld", "rows", "n")
+	dots, a, b, ld, rows, n := p[0], p[1], p[2], p[3], p[4], p[5]
 	SHLQ(Imm(2), ld)
 	s.times(rows, func() {
-		scale, inv := s.param("scale"), XMM()
-		VMOVSS(f(1), inv)
-		VDIVSS(Mem{Base: stats, Disp: 4}, inv, inv)
-		max, invs, del := s.spread(Mem{Base: stats}), s.spread(inv), s.spread(Mem{Base: delta})
-		s.row(n, func(m *mask) {
-			x := s.sub(s.mul(s.load(s.at(e), m), scale), max)
-			x = s.mul(s.expOf(x, lo, hi), invs)
-			s.store(x, s.at(e), m)
-			d := s.mul(x, s.sub(s.load(s.at(ds), m), del))
-			s.store(s.mul(d, scale), s.at(ds), m)
-		})
-		ADDQ(Imm(8), stats)
-		ADDQ(Imm(4), delta)
-		ADDQ(ld, e)
-		ADDQ(ld, ds)
-		ADDQ(grow, n)
+		total := s.zeros()
+		s.row(n, func(m *mask) { s.addTo(total, s.mul(s.load(s.at(a), m), s.load(s.at(b), m))) })
+		VMOVSS(s.fold(total, sum), Mem{Base: dots})
+		ADDQ(Imm(4), dots)
+		ADDQ(ld, a)
+		ADDQ(ld, b)
 	})
-	s.end()
-}
-
-func (s *set) dot() {
-	p := s.begin("dot", "(a, b *float32, n int) float32", "the lanes' sum of a*b.", "a", "b", "n")
-	total := s.zeros()
-	s.row(p[2], func(m *mask) { s.addTo(total, s.mul(s.load(s.at(p[0]), m), s.load(s.at(p[1]), m))) })
-	result, err := ReturnIndex(0).Resolve()
-	if err != nil {
-		panic(err)
-	}
-	VMOVSS(s.fold(total, sum), result.Addr)
 	s.end()
 }
 
@@ -133,22 +88,31 @@ func (s *set) layerNorm() {
 	s.end()
 }
 
-// pairs calls body for two rows at a time and, where rows are odd, for the last one; rows must be positive.
-func (s *set) pairs(rows reg.GPVirtual, body func(r int)) {
+// groups calls body for so many rows at a time, then for one at a time; rows must be positive and are used up.
+func (s *set) groups(rows reg.GPVirtual, many int, body func(r int)) {
 	s.labels++
-	one, done := fmt.Sprintf("one%d", s.labels), fmt.Sprintf("done%d", s.labels)
-	two := GP64()
-	MOVQ(rows, two)
-	ANDQ(Imm(1), rows)
-	SHRQ(Imm(1), two)
-	JZ(LabelRef(one))
-	s.times(two, func() { body(2) })
-	TESTQ(rows, rows)
-	JZ(LabelRef(done))
+	group, single, one, done := fmt.Sprintf("group%d", s.labels), fmt.Sprintf("single%d", s.labels),
+		fmt.Sprintf("one%d", s.labels), fmt.Sprintf("done%d", s.labels)
+	if many > 1 {
+		SUBQ(Imm(uint64(many)), rows)
+		JLT(LabelRef(single))
+		Label(group)
+		body(many)
+		SUBQ(Imm(uint64(many)), rows)
+		JGE(LabelRef(group))
+		Label(single)
+		ADDQ(Imm(uint64(many)), rows)
+		JZ(LabelRef(done))
+	}
 	Label(one)
 	body(1)
+	DECQ(rows)
+	JNZ(LabelRef(one))
 	Label(done)
 }
+
+// pairs calls body for two rows at a time and, where rows are odd, for the last one; rows must be positive.
+func (s *set) pairs(rows reg.GPVirtual, body func(r int)) { s.groups(rows, 2, body) }
 
 // beside are where r rows of n elements begin, the first at p.
 func (s *set) beside(p, n reg.GPVirtual, r int) []reg.GPVirtual {
@@ -181,29 +145,77 @@ func (s *set) forward(r int, cols, mean, rstd reg.GPVirtual, matrices ...reg.GPV
 
 const layerNormEps = 1e-5
 
-func (s *set) layerNormBackward() {
-	p := s.begin("layerNormBackward", "(dx, dy, x, mean, rstd, gamma *float32, rows, cols int, n float32)",
-		"n is cols as a float; rows > 0.", "dx", "dy", "x", "mean", "rstd", "gamma", "rows", "cols")
+// layerNormBackward goes over four rows side by side: between a row's sums and what needs them there is a wait. With columns it
+// also does what normColumns does, on the way.
+func (s *set) layerNormBackward(columns bool) {
+	name, signature, doc := "layerNormBackward", "(dx, dy, x, mean, rstd, gamma *float32, rows, cols int, n float32)",
+		"n is cols as a float; rows > 0."
+	if columns {
+		name, signature = "layerNormBackwardColumns", "(dx, dgamma, dbeta, dy, x, mean, rstd, gamma *float32, rows, cols int, n float32)"
+		doc += " The chains of dgamma and dbeta go on."
+	}
+	p := s.begin(name, signature, doc, "dx", "dy", "x", "mean", "rstd", "gamma", "rows", "cols")
 	dx, dy, x, mean, rstd, gamma, rows, cols := p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]
-	body := func(r int) {
-		dxs, dys, xs := s.beside(dx, cols, r), s.beside(dy, cols, r), s.beside(x, cols, r)
-		var mus, rss []vector
-		for i := range r {
-			mus = append(mus, s.spread(Mem{Base: mean, Disp: 4 * i}))
-			rss = append(rss, s.spread(Mem{Base: rstd, Disp: 4 * i}))
-		}
-		both := func(i int, gamma vector, m *mask) (g, xhat vector) {
-			return s.mul(gamma, s.load(s.at(dys[i]), m)), s.mul(s.sub(s.load(s.at(xs[i]), m), mus[i]), rss[i])
-		}
-		sumG, sumGX := s.several(r, s.zeros), s.several(r, s.zeros)
+	var dgamma, dbeta reg.GPVirtual
+	if columns {
+		dgamma, dbeta = Load(Param("dgamma"), GP64()).(reg.GPVirtual), Load(Param("dbeta"), GP64()).(reg.GPVirtual)
+	}
+	ld, ld3 := GP64(), GP64()
+	MOVQ(cols, ld)
+	SHLQ(Imm(2), ld)
+	LEAQ(Mem{Base: ld, Index: ld, Scale: 2}, ld3)
+	// of is the i-th row that p points into.
+	of := func(p reg.GPVirtual, i int) Mem {
+		return []Mem{{Base: p}, {Base: p, Index: ld, Scale: 1}, {Base: p, Index: ld, Scale: 2}, {Base: p, Index: ld3, Scale: 1}}[i]
+	}
+	// along is row with pointers that go along.
+	along := func(body func(m *mask), pointers ...reg.GPVirtual) {
 		s.row(cols, func(m *mask) {
-			gammas := s.load(s.at(gamma), m)
-			for i := range r {
-				g, xhat := both(i, gammas, m)
-				s.addTo(sumG[i], g)
-				s.addTo(sumGX[i], s.exists(s.mul(g, xhat), m))
+			body(m)
+			for _, p := range pointers {
+				if m == nil {
+					ADDQ(Imm(64), p)
+				}
 			}
 		})
+		for _, p := range pointers {
+			SUBQ(s.j, p)
+		}
+	}
+	s.groups(rows, s.rowsAtOnce(), func(r int) {
+		// statistics are read twice, since meanwhile their registers serve for other things.
+		var mus, rss []vector
+		statistics := func() {
+			mus, rss = nil, nil
+			for i := range r {
+				mus = append(mus, s.spread(Mem{Base: mean, Disp: 4 * i}))
+				rss = append(rss, s.spread(Mem{Base: rstd, Disp: 4 * i}))
+			}
+		}
+		xhat := func(i int, m *mask) vector { return s.mul(s.sub(s.load(of(x, i), m), mus[i]), rss[i]) }
+		statistics()
+		sumG, sumGX := s.several(r, s.zeros), s.several(r, s.zeros)
+		along(func(m *mask) {
+			gammas := s.load(s.at(gamma), m)
+			var dgammas, dbetas vector
+			if columns {
+				dgammas, dbetas = s.load(s.at(dgamma), m), s.load(s.at(dbeta), m)
+			}
+			for i := range r {
+				d, xh := s.load(of(dy, i), m), xhat(i, m)
+				g := s.mul(gammas, d)
+				s.addTo(sumG[i], g)
+				s.addTo(sumGX[i], s.exists(s.mul(g, xh), m))
+				if columns {
+					s.addTo(dgammas, s.mul(d, xh))
+					s.addTo(dbetas, d)
+				}
+			}
+			if columns {
+				s.store(dgammas, s.at(dgamma), m)
+				s.store(dbetas, s.at(dbeta), m)
+			}
+		}, dy, x)
 		var meanG, meanGX []vector
 		for i := range r {
 			g, gx := s.fold(sumG[i], sum), s.fold(sumGX[i], sum)
@@ -211,21 +223,25 @@ func (s *set) layerNormBackward() {
 			VDIVSS(paramAddr("n"), gx, gx)
 			meanG, meanGX = append(meanG, s.spread(g)), append(meanGX, s.spread(gx))
 		}
-		s.row(cols, func(m *mask) {
+		statistics()
+		along(func(m *mask) {
 			gammas := s.load(s.at(gamma), m)
 			for i := range r {
-				g, xhat := both(i, gammas, m)
-				s.store(s.mul(rss[i], s.sub(s.sub(g, meanG[i]), s.mul(xhat, meanGX[i]))), s.at(dxs[i]), m)
+				g := s.mul(gammas, s.load(of(dy, i), m))
+				s.store(s.mul(rss[i], s.sub(s.sub(g, meanG[i]), s.mul(xhat(i, m), meanGX[i]))), of(dx, i), m)
 			}
-		})
+		}, dy, x, dx)
 		s.forward(r, cols, mean, rstd, x, dx, dy)
-	}
-	if s.zmm {
-		s.pairs(rows, body)
-	} else { // has not enough registers
-		s.times(rows, func() { body(1) })
-	}
+	})
 	s.end()
+}
+
+// rowsAtOnce is how many rows' sums and statistics there are registers for.
+func (s *set) rowsAtOnce() int {
+	if s.zmm {
+		return 4
+	}
+	return 1
 }
 
 func (s *set) normColumns() {

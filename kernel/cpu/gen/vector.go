@@ -9,7 +9,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// vector is 16 float32: one register of AVX-512 or two of AVX2. They are also the 16 lanes of a row reduction.
+// vector is 16 float32: one register of AVX-512 or two of AVX2. They are also the 16 lanes of a row reduction. What works on
+// its registers one by one takes more of them, too: so many vectors side by side.
 type vector []reg.VecVirtual
 
 // set is an instruction set.
@@ -34,22 +35,43 @@ func (s *set) vec() vector {
 	return vector{YMM(), YMM()}
 }
 
-// half is the part of operand b that belongs to the h-th register of a vector.
+// registers are n new ones.
+func (s *set) registers(n int) (v vector) {
+	for range n {
+		v = append(v, s.vec()[0])
+	}
+	return v
+}
+
+// bytes is the size of a register.
+func (s *set) bytes() int {
+	if s.zmm {
+		return 64
+	}
+	return 32
+}
+
+// half is the part of operand b, a vector or a constant of the table, that belongs to the h-th register of a vector. A shorter
+// vector serves again for each of those that are side by side.
 func half(b any, h int) Op {
 	switch b := b.(type) {
 	case vector:
-		return b[h]
+		return b[h%len(b)]
 	case Mem:
-		return b.Offset(32 * h)
+		return b
 	}
 	panic(fmt.Sprintf("no operand: %T", b))
 }
 
-// each applies a three-operand instruction: the result is a new vector, b is a vector or memory.
+// each applies a three-operand instruction: the result is a new vector, b is a vector or a constant.
 func (s *set) each(op func(...Op), a vector, b any) vector {
-	v := s.vec()
+	n := len(a)
+	if b, ok := b.(vector); ok {
+		n = max(n, len(b))
+	}
+	v := s.registers(n)
 	for h := range v {
-		op(half(b, h), a[h], v[h])
+		op(half(b, h), half(a, h), v[h])
 	}
 	return v
 }
@@ -65,10 +87,11 @@ func (s *set) above(x, lo vector) vector  { return s.each(VMAXPS, lo, x) }
 func (s *set) below(x, hi vector) vector  { return s.each(VMINPS, hi, x) }
 func (s *set) greater(m, x vector) vector { return s.each(VMAXPS, x, m) }
 
-// addTo is acc += x, move is dst = src.
+// addTo is acc += x, for each of the vectors that x has side by side; move is dst = src.
 func (s *set) addTo(acc, x vector) {
-	for h := range acc {
-		VADDPS(x[h], acc[h], acc[h])
+	for h := range x {
+		to := acc[h%len(acc)]
+		VADDPS(x[h], to, to)
 	}
 }
 
@@ -86,10 +109,13 @@ func (s *set) negate(x vector) vector {
 }
 
 // load reads a vector; elements that the mask excludes are 0 and not touched in memory.
-func (s *set) load(from Mem, m *mask) vector {
-	v := s.vec()
+func (s *set) load(from Mem, m *mask) vector { return s.loads(1, from, m) }
+
+// loads reads so many vectors.
+func (s *set) loads(vectors int, from Mem, m *mask) vector {
+	v := s.registers(vectors * len(s.vec()))
 	for h := range v {
-		switch at := from.Offset(32 * h); {
+		switch at := from.Offset(s.bytes() * h); {
 		case m == nil:
 			VMOVUPS(at, v[h])
 		case s.zmm:
@@ -103,7 +129,7 @@ func (s *set) load(from Mem, m *mask) vector {
 
 func (s *set) store(v vector, to Mem, m *mask) {
 	for h := range v {
-		switch at := to.Offset(32 * h); {
+		switch at := to.Offset(s.bytes() * h); {
 		case m == nil:
 			VMOVUPS(v[h], at)
 		case s.zmm:
@@ -272,7 +298,7 @@ func (s *set) rowBy(n reg.GPVirtual, many int, body func(vectors int, m *mask)) 
 		JLT(LabelRef(next))
 		Label(loop)
 		body(vectors, nil)
-		ADDQ(Imm(uint64(64*vectors)), s.j)
+		ADDQ(U32(uint32(64*vectors)), s.j) // Imm would take 16 bits for 256, and ADDQ does not
 		SUBQ(Imm(uint64(16*vectors)), s.left)
 		JGE(LabelRef(loop))
 		Label(next)
@@ -281,6 +307,16 @@ func (s *set) rowBy(n reg.GPVirtual, many int, body func(vectors int, m *mask)) 
 	JZ(LabelRef(done))
 	body(1, s.mask())
 	Label(done)
+}
+
+// rowWide is row with several vectors side by side where there are registers for it: so that an exponential, which is a long
+// chain, need not wait for itself.
+func (s *set) rowWide(n reg.GPVirtual, body func(vectors int, m *mask)) {
+	if s.zmm {
+		s.rowBy(n, 4, body)
+	} else {
+		s.rowBy(n, 1, body)
+	}
 }
 
 // wholes calls body for each vector of n elements, a positive multiple of 16.

@@ -129,6 +129,15 @@ func (t *tile) ahead() {
 	}
 }
 
+// aheadA has fetched what the tile below needs of A eight steps later, if A is stored by columns: they may be pages apart, where no
+// processor expects the next one to be.
+func (t *tile) aheadA() {
+	const least = 6 // rows; a lower tile has nothing below it that is worth it
+	if t.rows >= least {
+		PREFETCHT1(Mem{Base: t.a[0], Index: t.acs, Scale: 8, Disp: 4 * t.rows})
+	}
+}
+
 // body emits the rest of the function: old values or 0, the steps of k, the stores.
 func (t *tile) body() {
 	for range t.rows {
@@ -155,6 +164,7 @@ func (t *tile) body() {
 	JZ(LabelRef("store"))
 	Label("step")
 	t.accumulate(t)
+	t.aheadA()
 	for _, p := range t.a {
 		ADDQ(t.acs, p)
 	}
