@@ -377,6 +377,7 @@ func (a *attempt) evaluate(said *ready) error {
 func (a *attempt) measure(said *ready) {
 	e := a.e
 	said.Squares = make([]u128, len(e.layout.Tensors))
+	var parts []part
 	for i, u := range e.units {
 		said.Counts = append(said.Counts, -1)
 		if u.own.trained > 0 {
@@ -384,10 +385,11 @@ func (a *attempt) measure(said *ready) {
 		}
 		u.own.each(&u.UnitLayout, func(s Span, _, n, at int) {
 			if !s.Frozen {
-				e.format.measure(said, s.Tensor, u.own.acc[at:at+n])
+				parts = append(parts, part{s.Tensor, u.own.acc[at : at+n]})
 			}
 		})
 	}
+	e.format.measure(e, said, parts)
 }
 
 // update applies AdamW to all that is held here. Whole copies are out of date then.
@@ -414,8 +416,7 @@ func (e *Engine) updateHolding(o *Outcome, u *unit, h *holding) {
 		return
 	}
 	hyper := e.cfg.Hyper
-	q := e.dev.Alloc(kernel.GradientWork, e.format.dtype(), h.trained)
-	e.dev.Upload(q, kernel.Bytes(h.acc))
+	q := e.onDevice(h.acc)
 	h.each(&u.UnitLayout, func(s Span, _, n, at int) {
 		if s.Frozen {
 			return

@@ -42,6 +42,8 @@ type memory struct {
 	f32   []float32
 	i32   []int32
 	u16   []uint16
+
+	shared bool // the elements are somebody else's
 }
 
 func (m *memory) DType() kernel.DType { return m.t }
@@ -123,11 +125,31 @@ func (h *Heap) Free(b kernel.Buffer) {
 			b.Off, b.Len))
 		return
 	}
-	h.meter.Add(m.class, -int64(m.n)*int64(m.t.Size()))
-	h.f32.put(m.f32)
-	h.i32.put(m.i32)
-	h.u16.put(m.u16)
+	if !m.shared {
+		h.meter.Add(m.class, -int64(m.n)*int64(m.t.Size()))
+		h.f32.put(m.f32)
+		h.i32.put(m.i32)
+		h.u16.put(m.u16)
+	}
 	*m = memory{heap: h, t: m.t, n: -1}
+}
+
+// Share implements kernel.Device.
+func (h *Heap) Share(t kernel.DType, x []byte) kernel.Buffer {
+	if h.closed || t > kernel.I32 || len(x)%t.Size() != 0 {
+		h.Fail(fmt.Errorf("kernel: Share of %d bytes as %v: not possible (closed: %v)", len(x), t, h.closed))
+		return kernel.Buffer{}
+	}
+	m := &memory{heap: h, t: t, n: len(x) / t.Size(), shared: true}
+	switch t {
+	case kernel.F32:
+		m.f32 = kernel.View[float32](x)
+	case kernel.I32:
+		m.i32 = kernel.View[int32](x)
+	case kernel.BF16:
+		m.u16 = kernel.View[uint16](x)
+	}
+	return kernel.Buffer{Mem: m, Len: m.n}
 }
 
 // Trim implements kernel.Device.
