@@ -167,13 +167,13 @@ func (e *Engine) load(data Dataset, order []int, list [][2]int) (*work, error) {
 		w.inputs = append(w.inputs, make([]kernel.Buffer, len(list)))
 		w.kept = append(w.kept, make([]*model.Ctx, len(list)))
 	}
-	var b model.Batch
+	b := &e.batch
 	for _, mb := range list {
-		if err := data.Read(order[mb[0]:mb[1]], &b); err != nil {
+		if err := data.Read(order[mb[0]:mb[1]], b); err != nil {
 			return nil, err
 		}
-		model.EncodeBatch(e.cfg.Model, &b)
-		w.batches = append(w.batches, model.UploadBatch(e.dev, &b))
+		model.EncodeBatch(e.cfg.Model, b)
+		w.batches = append(w.batches, model.UploadBatch(e.dev, b))
 		w.counts = append(w.counts, b.Count())
 	}
 	return w, nil
@@ -206,6 +206,7 @@ func (a *attempt) forwardStage(stage int, w *work, training bool) {
 		}
 		x := w.inputs[stage][j]
 		c := model.NewCtx(e.dev, b)
+		c.KeepAll = training && e.cfg.Recompute == RecomputeNever
 		y := e.stages[stage].Layer.Forward(c, p, x)
 		c.EndCall()
 		if stage < len(e.stages)-1 {
