@@ -57,6 +57,8 @@ type format interface {
 	collect(e *Engine, sum, g kernel.Buffer, s summand)
 	// encode rounds an own sum to what travels.
 	encode(dev kernel.Device, sum kernel.Buffer)
+	// alone is the sum of all of what is owned of u, if the only member can collect its gradients right there.
+	alone(e *Engine, u *unit) kernel.Buffer
 	// addHere adds the own sum of what is owned of u to the sum of all without a way through the host's memory, if it can.
 	addHere(e *Engine, u *unit, sum kernel.Buffer) bool
 	// add takes a piece of a member's sum of what is owned of u, from element offset on. own is the sum of all. u is

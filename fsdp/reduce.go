@@ -49,8 +49,7 @@ func (a *attempt) giveBack(unit, n int) error {
 	e.at(PhaseReduce, unit)
 	defer e.did(e.doing(TraceGive, unit))
 	e.format.encode(e.dev, work)
-	here := e.format.addHere(e, u, work)
-	parts, data, err := e.summands(unit, work, here)
+	parts, data, err := e.summands(unit, work, u.added || e.format.addHere(e, u, work))
 	if err != nil {
 		return err
 	}

@@ -270,8 +270,7 @@ func (a *attempt) backward(stage int, w *work) {
 	e := a.e
 	u := e.units[e.stages[stage].Unit]
 	if u.work.None() {
-		u.work = e.dev.Alloc(kernel.GradientWork, e.format.dtype(), u.Trained)
-		e.dev.Zero(u.work)
+		e.beginSum(u)
 	}
 	p, ids := e.tensors(stage), e.layout.stages[stage]
 	size := 0
@@ -314,6 +313,16 @@ func (a *attempt) backward(stage int, w *work) {
 	}
 	e.dev.Free(grad)
 	e.dev.Free(maxima)
+}
+
+// beginSum makes room for the own microbatches' gradient of a unit.
+func (e *Engine) beginSum(u *unit) {
+	u.work = e.format.alone(e, u)
+	if u.added = !u.work.None(); u.added {
+		return
+	}
+	u.work = e.dev.Alloc(kernel.GradientWork, e.format.dtype(), u.Trained)
+	e.dev.Zero(u.work)
 }
 
 func (e *Engine) backwardOne(stage, j int, w *work, p, dp []kernel.Buffer) {
