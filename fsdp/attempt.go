@@ -77,7 +77,7 @@ func (e *Engine) begin(ctx context.Context, m int) (*attempt, error) {
 	}
 	for _, u := range e.units {
 		for _, h := range u.holdings() {
-			clear(h.acc)
+			e.clear(h.acc)
 		}
 	}
 	if err := a.expectFills(); err != nil {

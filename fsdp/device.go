@@ -34,6 +34,32 @@ func (t *tracker) Free(b kernel.Buffer) {
 	t.Device.Free(b)
 }
 
+// shared is x on the device without a copy, or the zero Buffer where that is not possible.
+func (e *Engine) shared(x []int32) kernel.Buffer {
+	return e.dev.Share(e.format.dtype(), kernel.Bytes(x))
+}
+
+// onDevice is x on the device: without a copy, if that is possible.
+func (e *Engine) onDevice(x []int32) kernel.Buffer {
+	b := e.shared(x)
+	if b.None() {
+		b = e.dev.Alloc(kernel.GradientWork, e.format.dtype(), len(x))
+		e.dev.Upload(b, kernel.Bytes(x))
+	}
+	return b
+}
+
+// clear zeroes x, by all of the device's cores if it can.
+func (e *Engine) clear(x []int32) {
+	b := e.shared(x)
+	if b.None() {
+		clear(x)
+		return
+	}
+	e.dev.Zero(b)
+	e.dev.Free(b)
+}
+
 // freeStep frees what an attempt has left.
 func (t *tracker) freeStep() {
 	for _, b := range t.live {

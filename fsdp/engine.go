@@ -46,7 +46,7 @@ type Recompute string
 const (
 	RecomputeAuto   Recompute = "auto"   // keep inner activations while they fit Config.ActivationBudget
 	RecomputeAlways Recompute = "always" // keep only a stage's input
-	RecomputeNever  Recompute = "never"  // keep everything
+	RecomputeNever  Recompute = "never"  // keep everything, see model.Ctx.KeepAll
 )
 
 // Config is what one member needs to train. Model, Hyper, Strategy, KeepGathered, ParamType, Order, SaveEvery, AuditEvery
@@ -160,6 +160,7 @@ type Engine struct {
 	eval    walk
 	clock   time.Time
 	spare   byteList
+	batch   model.Batch // that was read last; its memory serves the next one
 	res     *Result
 	watch   stopwatch
 	lane    lane

@@ -55,6 +55,31 @@ func roundingKey(seed uint64, step int, s summand) uint64 {
 
 func (f *fixed) encode(kernel.Device, kernel.Buffer) {}
 
+func (f *fixed) alone(e *Engine, u *unit) kernel.Buffer {
+	if e.place.Size > 1 {
+		return kernel.Buffer{} // others add to it at the same time
+	}
+	return e.shared(u.own.acc)
+}
+
+func (f *fixed) addHere(e *Engine, u *unit, sum kernel.Buffer) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	own := e.shared(u.own.acc)
+	if own.None() {
+		return false
+	}
+	defer e.dev.Free(own)
+	at := 0
+	for _, r := range u.own.runs {
+		if r.off < u.Trained {
+			e.dev.AddI32(own.Slice(at, r.n), sum.Slice(r.off, r.n))
+			at += r.n
+		}
+	}
+	return true
+}
+
 func (f *fixed) add(_ *unit, own []int32, _, offset int, data []byte) {
 	addInto(own[offset:offset+len(data)/4], data)
 }
@@ -63,8 +88,20 @@ func (f *fixed) finish(*unit, []int32) {}
 
 func (f *fixed) forget(*unit) {}
 
-func (f *fixed) measure(said *ready, tensor int, sum []int32) {
-	said.Squares[tensor] = said.Squares[tensor].add(sumSquares(sum))
+func (f *fixed) measure(e *Engine, said *ready, parts []part) {
+	squares := e.dev.Alloc(kernel.GradientWork, kernel.I32, 4*len(parts))
+	for i, p := range parts {
+		q := e.onDevice(p.sum)
+		e.dev.SumSquares(squares.Slice(4*i, 4), q)
+		e.dev.Free(q)
+	}
+	words := make([]int32, squares.Len)
+	if e.dev.Download(kernel.Bytes(words), squares) == nil {
+		for i, p := range parts {
+			said.Squares[p.tensor] = said.Squares[p.tensor].add(u128Of([4]int32(words[4*i:])))
+		}
+	}
+	e.dev.Free(squares)
 }
 
 // outgrown says whether a gradient did not fit: beyond the headroom, or in a tensor without history.
@@ -121,15 +158,10 @@ func (a u128) big() *big.Int {
 	return b.Or(b.Lsh(b, 64), new(big.Int).SetUint64(a.Lo))
 }
 
-// sumSquares is the exact sum of q*q.
-func sumSquares(q []int32) u128 {
-	var s u128
-	for _, v := range q {
-		var c uint64
-		s.Lo, c = bits.Add64(s.Lo, uint64(int64(v)*int64(v)), 0)
-		s.Hi += c
-	}
-	return s
+// u128Of is the number that SumSquares writes as four words, the lowest first.
+func u128Of(words [4]int32) u128 {
+	two := func(lo, hi int32) uint64 { return uint64(uint32(hi))<<32 | uint64(uint32(lo)) }
+	return u128{two(words[2], words[3]), two(words[0], words[1])}
 }
 
 // addInto adds little-endian int32 data to acc.

@@ -35,6 +35,10 @@ func (f *float) encode(dev kernel.Device, sum kernel.Buffer) {
 	dev.Free(half)
 }
 
+func (f *float) alone(*Engine, *unit) kernel.Buffer { return kernel.Buffer{} }
+
+func (f *float) addHere(*Engine, *unit, kernel.Buffer) bool { return false }
+
 // add keeps what came until every member's sum is there.
 func (f *float) add(u *unit, own []int32, source, offset int, data []byte) {
 	if u.given[source] == nil {
@@ -74,14 +78,16 @@ func (f *float) give(b []byte) {
 }
 
 // measure also finds sums that are not finite though each summand was.
-func (f *float) measure(said *ready, tensor int, sum []int32) {
-	var s float64
-	for _, x := range kernel.Floats(kernel.Bytes(sum)) {
-		s += float64(x) * float64(x) // the product is exact
-	}
-	said.Square += s
-	if math.IsNaN(s) || math.IsInf(s, 0) {
-		said.Max[tensor] = expNotFinite
+func (f *float) measure(_ *Engine, said *ready, parts []part) {
+	for _, p := range parts {
+		var s float64
+		for _, x := range kernel.Floats(kernel.Bytes(p.sum)) {
+			s += float64(x) * float64(x) // the product is exact
+		}
+		said.Square += s
+		if math.IsNaN(s) || math.IsInf(s, 0) {
+			said.Max[p.tensor] = expNotFinite
+		}
 	}
 }
 

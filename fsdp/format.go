@@ -57,6 +57,10 @@ type format interface {
 	collect(e *Engine, sum, g kernel.Buffer, s summand)
 	// encode rounds an own sum to what travels.
 	encode(dev kernel.Device, sum kernel.Buffer)
+	// alone is the sum of all of what is owned of u, if the only member can collect its gradients right there.
+	alone(e *Engine, u *unit) kernel.Buffer
+	// addHere adds the own sum of what is owned of u to the sum of all without a way through the host's memory, if it can.
+	addHere(e *Engine, u *unit, sum kernel.Buffer) bool
 	// add takes a piece of a member's sum of what is owned of u, from element offset on. own is the sum of all. u is
 	// locked.
 	add(u *unit, own []int32, source, offset int, data []byte)
@@ -64,8 +68,8 @@ type format interface {
 	finish(u *unit, own []int32)
 	// forget drops what add has kept, since the attempt is over.
 	forget(u *unit)
-	// measure tells the leader about a part of a tensor's sum.
-	measure(said *ready, tensor int, sum []int32)
+	// measure tells the leader about parts of tensors' sums.
+	measure(e *Engine, said *ready, parts []part)
 
 	// outgrown says whether gradients as large as seen do not fit, so that the step must be tried again.
 	outgrown(exps, seen []int16) bool
@@ -80,6 +84,12 @@ type summand struct {
 	tensor            string
 	exp               int16
 	stage, microbatch int
+}
+
+// part is a part of a tensor's sum.
+type part struct {
+	tensor int
+	sum    []int32
 }
 
 // newFormat is what h.Reduce names, for the model of l. What it holds for a while is counted by meter.

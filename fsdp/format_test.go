@@ -213,7 +213,7 @@ func TestNotFiniteInEveryFormat(t *testing.T) {
 		}
 	}
 	said := &ready{Max: []int16{0, 0}}
-	(&float{}).measure(said, 1, []int32{0, int32(math.Float32bits(float32(math.Inf(1))))})
+	(&float{}).measure(nil, said, []part{{1, []int32{0, int32(math.Float32bits(float32(math.Inf(1))))}}})
 	if said.Max[0] != 0 || said.Max[1] != expNotFinite {
 		t.Errorf("maxima %v after an infinite sum in tensor 1", said.Max)
 	}

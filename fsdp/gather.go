@@ -52,7 +52,6 @@ func (a *attempt) acquire(plan walk, unit int) error {
 		return err
 	}
 	a.inflight = a.inflight[1:]
-	u.full = e.dev.Alloc(kernel.Gathered, kernel.F32, u.Len)
 	a.widen(g)
 	a.postAhead(plan)
 	return nil
@@ -147,6 +146,11 @@ func (a *attempt) widen(g *gathering) {
 	e := a.e
 	defer e.did(e.doing(TraceUnpack, g.unit))
 	u := e.units[g.unit]
+	if e.inPlace(u) {
+		u.full = u.own.p
+		return
+	}
+	u.full = e.dev.Alloc(kernel.Gathered, kernel.F32, u.Len)
 	t := u.whole
 	if t.None() {
 		t = e.dev.Alloc(kernel.Gathered, e.cfg.ParamType, u.Len)
@@ -168,6 +172,11 @@ func (a *attempt) widen(g *gathering) {
 	} else {
 		e.dev.Copy(u.full, t)
 	}
+}
+
+// inPlace says whether the stages can compute with what this member owns of a unit as it lies there.
+func (e *Engine) inPlace(u *unit) bool {
+	return e.cfg.ParamType == kernel.F32 && u.whole.None() && slices.Equal(u.own.runs, []run{{0, u.Len}})
 }
 
 // unstage brings what was gathered rank by rank, in elements of width bytes, into the order of the unit.
@@ -194,8 +203,8 @@ func (e *Engine) assemble(u *unit, f func(off, n int, p kernel.Buffer)) {
 // drop gives back a gathered unit.
 func (e *Engine) drop(unit int) {
 	u := e.units[unit]
-	if !u.full.None() {
+	if !e.inPlace(u) {
 		e.dev.Free(u.full)
-		u.full = kernel.Buffer{}
 	}
+	u.full = kernel.Buffer{}
 }

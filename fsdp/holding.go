@@ -32,8 +32,9 @@ type unit struct {
 	mu    sync.Mutex
 	given map[int][]byte // by rank: sums of what is owned that are not in own.acc yet, see float
 
-	full kernel.Buffer // the whole unit, F32, while it is gathered
-	work kernel.Buffer // the own microbatches' gradient of the trained elements, in the backward pass
+	full  kernel.Buffer // the whole unit, F32, while it is gathered
+	work  kernel.Buffer // the own microbatches' gradient of the trained elements, in the backward pass
+	added bool          // work is own.acc itself
 }
 
 // holdings are what this member has of the unit's state.

@@ -49,31 +49,37 @@ func (a *attempt) giveBack(unit, n int) error {
 	e.at(PhaseReduce, unit)
 	defer e.did(e.doing(TraceGive, unit))
 	e.format.encode(e.dev, work)
-	parts, data, err := e.summands(unit, work)
+	parts, data, err := e.summands(unit, work, u.added || e.format.addHere(e, u, work))
 	if err != nil {
 		return err
 	}
 	start := e.now()
 	wait := e.traced(TraceReduce, unit, start, e.cfg.Comm.Give(a.ctx, Gradient, uint32(unit), parts, n))
 	a.sending = append(a.sending, lent{data, kernel.GradientWork, wait})
-	if own := parts[e.rank]; len(own) > 0 {
-		if err := errors.Join(a.Add(Gradient, unit, e.rank, 0, own), a.Done(Gradient, unit, e.rank, n)); err != nil {
+	if u.own.trained > 0 {
+		if err := errors.Join(a.Add(Gradient, unit, e.rank, 0, parts[e.rank]), a.Done(Gradient, unit, e.rank, n)); err != nil {
 			return err
 		}
 	}
 	return a.fewer(&a.sending, maxSending)
 }
 
-// summands brings the own microbatches' gradient of a unit to the host, by owner. data is what was taken from the spare
-// memory; under zero1 there is room for what others own.
-func (e *Engine) summands(unit int, work kernel.Buffer) (parts [][]byte, data []byte, err error) {
+// summands brings the own microbatches' gradient of a unit to the host, by owner, but for what is owned here if that was added
+// already. data is what was taken from the spare memory; under zero1 there is room for what others own.
+func (e *Engine) summands(unit int, work kernel.Buffer, added bool) (parts [][]byte, data []byte, err error) {
 	u, p := e.units[unit], &e.place.units[unit]
-	room := u.others
-	if data = e.lend(kernel.GradientWork, 4*u.Trained-len(room)); room == nil {
+	room, size := u.others, 4*u.Trained-len(u.others)
+	if added {
+		size -= 4 * u.own.trained
+	}
+	if data = e.lend(kernel.GradientWork, size); room == nil {
 		room = data
 	}
 	parts = make([][]byte, e.place.Size)
 	for r := range parts {
+		if added && r == e.rank {
+			continue
+		}
 		n := 4 * p.trained[r]
 		if r == e.rank && u.others != nil {
 			parts[r] = data

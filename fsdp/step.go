@@ -167,13 +167,13 @@ func (e *Engine) load(data Dataset, order []int, list [][2]int) (*work, error) {
 		w.inputs = append(w.inputs, make([]kernel.Buffer, len(list)))
 		w.kept = append(w.kept, make([]*model.Ctx, len(list)))
 	}
-	var b model.Batch
+	b := &e.batch
 	for _, mb := range list {
-		if err := data.Read(order[mb[0]:mb[1]], &b); err != nil {
+		if err := data.Read(order[mb[0]:mb[1]], b); err != nil {
 			return nil, err
 		}
-		model.EncodeBatch(e.cfg.Model, &b)
-		w.batches = append(w.batches, model.UploadBatch(e.dev, &b))
+		model.EncodeBatch(e.cfg.Model, b)
+		w.batches = append(w.batches, model.UploadBatch(e.dev, b))
 		w.counts = append(w.counts, b.Count())
 	}
 	return w, nil
@@ -206,6 +206,7 @@ func (a *attempt) forwardStage(stage int, w *work, training bool) {
 		}
 		x := w.inputs[stage][j]
 		c := model.NewCtx(e.dev, b)
+		c.KeepAll = training && e.cfg.Recompute == RecomputeNever
 		y := e.stages[stage].Layer.Forward(c, p, x)
 		c.EndCall()
 		if stage < len(e.stages)-1 {
@@ -269,8 +270,7 @@ func (a *attempt) backward(stage int, w *work) {
 	e := a.e
 	u := e.units[e.stages[stage].Unit]
 	if u.work.None() {
-		u.work = e.dev.Alloc(kernel.GradientWork, e.format.dtype(), u.Trained)
-		e.dev.Zero(u.work)
+		e.beginSum(u)
 	}
 	p, ids := e.tensors(stage), e.layout.stages[stage]
 	size := 0
@@ -313,6 +313,16 @@ func (a *attempt) backward(stage int, w *work) {
 	}
 	e.dev.Free(grad)
 	e.dev.Free(maxima)
+}
+
+// beginSum makes room for the own microbatches' gradient of a unit.
+func (e *Engine) beginSum(u *unit) {
+	u.work = e.format.alone(e, u)
+	if u.added = !u.work.None(); u.added {
+		return
+	}
+	u.work = e.dev.Alloc(kernel.GradientWork, e.format.dtype(), u.Trained)
+	e.dev.Zero(u.work)
 }
 
 func (e *Engine) backwardOne(stage, j int, w *work, p, dp []kernel.Buffer) {
@@ -377,6 +387,7 @@ func (a *attempt) evaluate(said *ready) error {
 func (a *attempt) measure(said *ready) {
 	e := a.e
 	said.Squares = make([]u128, len(e.layout.Tensors))
+	var parts []part
 	for i, u := range e.units {
 		said.Counts = append(said.Counts, -1)
 		if u.own.trained > 0 {
@@ -384,10 +395,11 @@ func (a *attempt) measure(said *ready) {
 		}
 		u.own.each(&u.UnitLayout, func(s Span, _, n, at int) {
 			if !s.Frozen {
-				e.format.measure(said, s.Tensor, u.own.acc[at:at+n])
+				parts = append(parts, part{s.Tensor, u.own.acc[at : at+n]})
 			}
 		})
 	}
+	e.format.measure(e, said, parts)
 }
 
 // update applies AdamW to all that is held here. Whole copies are out of date then.
@@ -414,8 +426,7 @@ func (e *Engine) updateHolding(o *Outcome, u *unit, h *holding) {
 		return
 	}
 	hyper := e.cfg.Hyper
-	q := e.dev.Alloc(kernel.GradientWork, e.format.dtype(), h.trained)
-	e.dev.Upload(q, kernel.Bytes(h.acc))
+	q := e.onDevice(h.acc)
 	h.each(&u.UnitLayout, func(s Span, _, n, at int) {
 		if s.Frozen {
 			return

@@ -101,10 +101,14 @@ type Device interface {
 	// Alloc returns a buffer of n elements with undefined contents, accounted under c. n may be 0. A failed
 	// allocation is reported by Sync.
 	Alloc(c Class, t DType, n int) Buffer
-	// Free gives b back; freeing the zero Buffer does nothing. b must come from Alloc, not from Slice.
+	// Free gives b back; freeing the zero Buffer does nothing. b must come from Alloc or Share, not from Slice.
 	Free(b Buffer)
 	// Trim lets go of freed memory that is kept for Allocs of the same length: from now on other lengths are needed.
 	Trim()
+	// Share makes x, little-endian elements on the host, a buffer that is x itself, without a copy; it counts nowhere. Until
+	// Free nobody else may write x, and x must be aligned as Go aligns such elements. A device that can't compute in Go's
+	// memory returns the zero Buffer.
+	Share(t DType, x []byte) Buffer
 	// Upload copies little-endian elements from the host; src may be reused at return. len(src) = b.Len * size.
 	Upload(dst Buffer, src []byte)
 	// Download waits for the ops before it and copies src to the host, little-endian.

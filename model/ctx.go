@@ -13,6 +13,9 @@ type Ctx struct {
 	Tokens kernel.Buffer // (N, Spec.Tokens) I32, or zero
 	Labels kernel.Buffer // (N, Spec.Labels) I32
 
+	// KeepAll asks Forward to keep also what is cheap to compute again, for the sake of time. Backward sees the same value.
+	KeepAll bool
+
 	dev   kernel.Device
 	temps []kernel.Buffer
 	kept  []kernel.Buffer

@@ -16,6 +16,14 @@ func (o *ops) Add(y, a, b kernel.Buffer) {
 	})
 }
 
+func (o *ops) Zero(y kernel.Buffer) {
+	o.crew.split(y.Len, grainLight, func(_, lo, hi int) { o.Ops.Zero(y.Slice(lo, hi-lo)) })
+}
+
+func (o *ops) Copy(dst, src kernel.Buffer) {
+	o.crew.split(dst.Len, grainLight, func(_, lo, hi int) { o.Ops.Copy(dst.Slice(lo, hi-lo), src.Slice(lo, hi-lo)) })
+}
+
 func (o *ops) GELU(y, x kernel.Buffer) {
 	ys, xs := f32(y), f32(x)
 	o.crew.split(len(ys), grainHeavy, func(_, lo, hi int) { o.loops.gelu(ys[lo:hi], xs[lo:hi]) })

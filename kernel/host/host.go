@@ -12,14 +12,17 @@ import (
 // ErrClosed is kept once a device was closed.
 var ErrClosed = errors.New("kernel: the device is closed")
 
-// poolLimit is how many bytes of freed memory a Heap keeps for later Allocs.
-const poolLimit = 64 << 20
+// spare is how many bytes a Heap may have, with freed memory that it keeps for later Allocs, beyond the most that was in use at
+// once. One more and it starts over, so lengths of the past don't stay for ever.
+const spare = 64 << 20
 
 // Heap implements the memory methods of kernel.Device and kernel.Host. Ops compute before they return, so nothing here
 // ever waits.
 type Heap struct {
 	kernel.Cancellation
 	meter  kernel.Meter
+	used   int // bytes in use
+	most   int // that were in use at once since the last Trim
 	err    error
 	closed bool
 	poison bool
@@ -42,10 +45,13 @@ type memory struct {
 	f32   []float32
 	i32   []int32
 	u16   []uint16
+
+	shared bool // the elements are somebody else's
 }
 
 func (m *memory) DType() kernel.DType { return m.t }
 func (m *memory) Len() int            { return m.n }
+func (m *memory) size() int           { return m.n * m.t.Size() }
 
 // F32, I32 and BF16 are the elements of a buffer that Checked has let through.
 func F32(b kernel.Buffer) []float32 { return b.Mem.(*memory).f32[b.Off:][:b.Len:b.Len] }
@@ -87,7 +93,9 @@ func (h *Heap) Alloc(c kernel.Class, t kernel.DType, n int) kernel.Buffer {
 		h.Fail(err)
 		return kernel.Buffer{}
 	}
-	h.meter.Add(c, int64(n)*int64(t.Size()))
+	h.meter.Add(c, int64(m.size()))
+	h.used += m.size()
+	h.most = max(h.most, h.used)
 	return kernel.Buffer{Mem: m, Len: n}
 }
 
@@ -123,16 +131,43 @@ func (h *Heap) Free(b kernel.Buffer) {
 			b.Off, b.Len))
 		return
 	}
-	h.meter.Add(m.class, -int64(m.n)*int64(m.t.Size()))
-	h.f32.put(m.f32)
-	h.i32.put(m.i32)
-	h.u16.put(m.u16)
+	if !m.shared {
+		h.meter.Add(m.class, -int64(m.size()))
+		h.used -= m.size()
+		h.f32.put(m.f32)
+		h.i32.put(m.i32)
+		h.u16.put(m.u16)
+		if h.used+h.kept() > h.most+spare {
+			h.Trim()
+		}
+	}
 	*m = memory{heap: h, t: m.t, n: -1}
 }
 
+// Share implements kernel.Device.
+func (h *Heap) Share(t kernel.DType, x []byte) kernel.Buffer {
+	if h.closed || t > kernel.I32 || len(x)%t.Size() != 0 {
+		h.Fail(fmt.Errorf("kernel: Share of %d bytes as %v: not possible (closed: %v)", len(x), t, h.closed))
+		return kernel.Buffer{}
+	}
+	m := &memory{heap: h, t: t, n: len(x) / t.Size(), shared: true}
+	switch t {
+	case kernel.F32:
+		m.f32 = kernel.View[float32](x)
+	case kernel.I32:
+		m.i32 = kernel.View[int32](x)
+	case kernel.BF16:
+		m.u16 = kernel.View[uint16](x)
+	}
+	return kernel.Buffer{Mem: m, Len: m.n}
+}
+
+// kept is how many bytes of freed memory there are.
+func (h *Heap) kept() int { return h.f32.bytes + h.i32.bytes + h.u16.bytes }
+
 // Trim implements kernel.Device.
 func (h *Heap) Trim() {
-	h.f32, h.i32, h.u16 = pool[float32]{}, pool[int32]{}, pool[uint16]{}
+	h.f32, h.i32, h.u16, h.most = pool[float32]{}, pool[int32]{}, pool[uint16]{}, h.used
 }
 
 // Upload implements kernel.Device.

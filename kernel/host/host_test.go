@@ -35,15 +35,22 @@ func TestPoolReusesAndStaysBounded(t *testing.T) {
 	for i := range 40 {
 		live = append(live, h.Alloc(kernel.Other, kernel.F32, 1<<20+i)) // 4 MiB each
 	}
+	most := h.used
 	for _, b := range live {
 		h.Free(b)
-		if h.f32.bytes > poolLimit {
-			t.Fatalf("the pool holds %d bytes, more than %d", h.f32.bytes, poolLimit)
+	}
+	if h.kept() < most {
+		t.Errorf("of %d bytes that were in use at once %d were kept", most, h.kept())
+	}
+	for i := range 40 { // lengths that nobody asks for again
+		h.Free(h.Alloc(kernel.Other, kernel.I32, 1<<20+i))
+		if got := h.used + h.kept(); got > most+spare {
+			t.Fatalf("the heap has %d bytes, %d more than were in use at once", got, got-most)
 		}
 	}
 	h.Trim()
-	if h.f32.bytes != 0 || len(h.f32.free) != 0 {
-		t.Errorf("after Trim the pool holds %d bytes of %d lengths", h.f32.bytes, len(h.f32.free))
+	if h.kept() != 0 || len(h.f32.free) != 0 {
+		t.Errorf("after Trim %d bytes of %d lengths are kept", h.kept(), len(h.f32.free))
 	}
 	if err := h.Sync(); err != nil {
 		t.Error(err)

@@ -5,8 +5,7 @@ import (
 	"unsafe"
 )
 
-// pool keeps freed slices by length: a training step asks for the same lengths again and again. It holds at most
-// poolLimit bytes; one more and it starts over, so lengths of the past don't stay for ever.
+// pool keeps freed slices by length: a training step asks for the same lengths again and again.
 type pool[T float32 | int32 | uint16] struct {
 	free  map[int][][]T
 	bytes int
@@ -24,12 +23,13 @@ func (p *pool[T]) get(n int) []T {
 }
 
 func (p *pool[T]) put(s []T) {
-	if len(s) == 0 || size(s) > poolLimit {
+	if len(s) == 0 {
 		return
 	}
-	if p.bytes += size(s); p.bytes > poolLimit || p.free == nil {
-		p.free, p.bytes = map[int][][]T{}, size(s)
+	if p.free == nil {
+		p.free = map[int][][]T{}
 	}
+	p.bytes += size(s)
 	p.free[len(s)] = append(p.free[len(s)], s)
 }
 

@@ -2,6 +2,7 @@ package kerneltest
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"shoal/kernel"
@@ -49,6 +50,47 @@ func runMemory(t *testing.T, open func(t *testing.T) kernel.Device) {
 		}
 		if want := []byte{0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0}; !bytes.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
+		}
+	})
+	t.Run("host memory", func(t *testing.T) {
+		d := open(t)
+		defer d.Close()
+		x := []int32{1, 2, 3}
+		s := d.Share(kernel.I32, kernel.Bytes(x))
+		if s.None() {
+			t.Skip("the device has memory of its own")
+		}
+		d.AddI32(s.Slice(1, 2), s.Slice(0, 1)) // a fault: nothing happens
+		if d.Sync() == nil {
+			t.Error("a buffer of another length was not refused")
+		}
+
+		e := open(t)
+		defer e.Close()
+		s = e.Share(kernel.I32, kernel.Bytes(x))
+		y := e.Alloc(kernel.Other, kernel.I32, 3)
+		e.Upload(y, kernel.Bytes([]int32{10, 20, 30}))
+		e.AddI32(s, y)
+		if err := e.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if want := []int32{11, 22, 33}; !slices.Equal(x, want) {
+			t.Errorf("the host has %v, want %v", x, want)
+		}
+		x[2] = 5
+		got := make([]int32, 2)
+		if err := e.Download(kernel.Bytes(got), s.Slice(1, 2)); err != nil || got[0] != 22 || got[1] != 5 {
+			t.Errorf("the device has %v, %v", got, err)
+		}
+		live := e.Meter().Live(kernel.Other)
+		e.Free(s)
+		if now := e.Meter().Live(kernel.Other); live != 12 || now != 12 {
+			t.Errorf("%d bytes live with the host's memory, %d without: want 12", live, now)
+		}
+		fresh := e.Alloc(kernel.Other, kernel.I32, 3)
+		e.Zero(fresh)
+		if e.Sync() != nil || x[0] != 11 {
+			t.Errorf("the host's memory was given away: %v", x)
 		}
 	})
 	t.Run("stale buffers", func(t *testing.T) {

@@ -185,6 +185,9 @@ func (d *Device) Free(b kernel.Buffer) {
 	m.n = -1
 }
 
+// Share implements kernel.Device: the workers' memory is not Go's.
+func (d *Device) Share(kernel.DType, []byte) kernel.Buffer { return kernel.Buffer{} }
+
 // Upload implements kernel.Device. It waits only if the queue is full.
 func (d *Device) Upload(dst kernel.Buffer, src []byte) {
 	if kernel.CheckTransfer(d, "Upload", dst, len(src)) && d.Cancelled() == nil {

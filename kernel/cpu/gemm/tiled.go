@@ -152,8 +152,15 @@ func pack(dst, src operand, rows, cols int) {
 }
 
 func copyRows(dst, src operand, rows, cols int) {
-	for i := range rows {
-		copy(dst.x[i*dst.rs:][:cols], src.x[i*src.rs:])
+	whole := cols &^ 15
+	if whole > 0 && rows > 0 {
+		_, _ = dst.x[(rows-1)*dst.rs+whole-1], src.x[(rows-1)*src.rs+whole-1]
+		copy16(&dst.x[0], dst.rs, &src.x[0], src.rs, rows, whole/16)
+	}
+	if whole < cols {
+		for i := range rows {
+			copy(dst.x[i*dst.rs+whole:][:cols-whole], src.x[i*src.rs+whole:])
+		}
 	}
 }
 

@@ -209,6 +209,11 @@ func tile256x6x8(k int, a *float32, ars int, acs int, b *float32, brs int, c *fl
 //go:noescape
 func transpose8(dst *float32, dstStride int, src *float32, srcStride int, blocks int)
 
+// copy16 copies src (rows, 16*blocks) to dst, by AVX2. rows and blocks must be at least 1.
+//
+//go:noescape
+func copy16(dst *float32, dstStride int, src *float32, srcStride int, rows int, blocks int)
+
 // spin512 does n times 24 fused multiply-adds of whole registers. n must be at least 1.
 func spin512(n int)
 

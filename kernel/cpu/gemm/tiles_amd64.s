@@ -4613,6 +4613,42 @@ block:
 	VZEROUPPER
 	RET
 
+// func copy16(dst *float32, dstStride int, src *float32, srcStride int, rows int, blocks int)
+// Requires: AVX, MMX+
+TEXT ·copy16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), CX
+	SHLQ $0x02, CX
+	MOVQ src+16(FP), DX
+	MOVQ srcStride+24(FP), BX
+	SHLQ $0x02, BX
+	MOVQ rows+32(FP), SI
+	MOVQ blocks+40(FP), DI
+	SHLQ $0x06, DI
+
+	// Rows that are far apart no processor fetches by itself.
+	LEAQ (BX)(BX*8), R8
+
+row:
+	LEAQ (DX)(R8*1), R10
+	XORQ R9, R9
+
+block:
+	PREFETCHT0 (R10)(R9*1)
+	VMOVUPS    (DX)(R9*1), Y0
+	VMOVUPS    32(DX)(R9*1), Y1
+	VMOVUPS    Y0, (AX)(R9*1)
+	VMOVUPS    Y1, 32(AX)(R9*1)
+	ADDQ       $0x40, R9
+	CMPQ       R9, DI
+	JNE        block
+	ADDQ       BX, DX
+	ADDQ       CX, AX
+	DECQ       SI
+	JNZ        row
+	VZEROUPPER
+	RET
+
 // func spin512(n int)
 // Requires: AVX, AVX512F
 TEXT ·spin512(SB), NOSPLIT, $0-8

@@ -12,7 +12,8 @@ import (
 //	x += proj(attention(qkv(norm1(x))))
 //	x += fc2(gelu(fc1(norm2(x))))
 //
-// It keeps what is dear to compute (products, attention) and computes norms and GELU again in the backward pass.
+// It keeps what is dear to compute (products, attention) and computes norms and GELU again in the backward pass, unless all
+// is to be kept.
 type Block struct {
 	Tokens int  // T
 	Dim    int  // C
@@ -53,6 +54,9 @@ const (
 	keptMean2        // (B*T)
 	keptRstd2        // (B*T)
 	keptFC1          // (B, T, 4C) GELU's input
+	keptNorm1        // (B, T, C) these only with Ctx.KeepAll
+	keptNorm2        // (B, T, C)
+	keptGELU         // (B, T, 4C)
 )
 
 // String tells what no shape shows, for model.Describe.
@@ -78,20 +82,25 @@ func (l Block) Forward(c *model.Ctx, p []kernel.Buffer, x kernel.Buffer) kernel.
 	attn, mid := c.Keep(rows*dim), c.Keep(rows*dim)
 	mean2, rstd2 := c.Keep(rows), c.Keep(rows)
 	fc1 := c.Keep(rows * hid)
-	work := c.Temp(rows * hid)
-	normed := work.Slice(0, rows*dim)
+	var norm1, norm2, gelu kernel.Buffer
+	if c.KeepAll {
+		norm1, norm2, gelu = c.Keep(rows*dim), c.Keep(rows*dim), c.Keep(rows*hid)
+	} else {
+		gelu = c.Temp(rows * hid)
+		norm1, norm2 = gelu.Slice(0, rows*dim), gelu.Slice(0, rows*dim)
+	}
 
-	c.LayerNorm(normed, mean1, rstd1, x, p[norm1Weight], p[norm1Bias], rows, dim)
-	l.qkv().Forward(c, qkv, normed, p[qkvWeight], p[qkvBias], rows)
+	c.LayerNorm(norm1, mean1, rstd1, x, p[norm1Weight], p[norm1Bias], rows, dim)
+	l.qkv().Forward(c, qkv, norm1, p[qkvWeight], p[qkvBias], rows)
 	c.Attention(attn, stats, qkv, l.attention(c.N))
 	l.proj().Forward(c, mid, attn, p[projWeight], p[projBias], rows)
 	c.Add(mid, mid, x)
 
-	c.LayerNorm(normed, mean2, rstd2, mid, p[norm2Weight], p[norm2Bias], rows, dim)
-	l.fc1().Forward(c, fc1, normed, p[fc1Weight], p[fc1Bias], rows)
-	c.GELU(work, fc1)
+	c.LayerNorm(norm2, mean2, rstd2, mid, p[norm2Weight], p[norm2Bias], rows, dim)
+	l.fc1().Forward(c, fc1, norm2, p[fc1Weight], p[fc1Bias], rows)
+	c.GELU(gelu, fc1)
 	y := c.Out(rows * dim)
-	l.fc2().Forward(c, y, work, p[fc2Weight], p[fc2Bias], rows)
+	l.fc2().Forward(c, y, gelu, p[fc2Weight], p[fc2Bias], rows)
 	c.Add(y, y, mid)
 	return y
 }
@@ -112,10 +121,17 @@ func (l Block) mlpBackward(c *model.Ctx, p, dp []kernel.Buffer, dmid, dy, work, 
 	rows, dim := c.N*l.Tokens, l.Dim
 	mid, mean, rstd, fc1 := c.Kept(keptX), c.Kept(keptMean2), c.Kept(keptRstd2), c.Kept(keptFC1)
 
-	c.GELU(work, fc1)
-	l.fc2().Backward(c, work, dp[fc2Weight], dp[fc2Bias], dy, work, p[fc2Weight], rows)
+	gelu := work
+	if c.KeepAll {
+		gelu, normed = c.Kept(keptGELU), c.Kept(keptNorm2)
+	} else {
+		c.GELU(gelu, fc1)
+	}
+	l.fc2().Backward(c, work, dp[fc2Weight], dp[fc2Bias], dy, gelu, p[fc2Weight], rows)
 	c.GELUBackward(work, fc1, work)
-	c.LayerNorm(normed, mean, rstd, mid, p[norm2Weight], p[norm2Bias], rows, dim)
+	if !c.KeepAll {
+		c.LayerNorm(normed, mean, rstd, mid, p[norm2Weight], p[norm2Bias], rows, dim)
+	}
 	l.fc1().Backward(c, dmid, dp[fc1Weight], dp[fc1Bias], work, normed, p[fc1Weight], rows)
 	c.LayerNormBackward(dmid, dp[norm2Weight], dp[norm2Bias], dmid, mid, mean, rstd, p[norm2Weight], rows, dim)
 	c.Add(dmid, dmid, dy)
@@ -130,7 +146,11 @@ func (l Block) attentionBackward(c *model.Ctx, p, dp []kernel.Buffer, d, x, work
 
 	l.proj().Backward(c, normed, dp[projWeight], dp[projBias], d, attn, p[projWeight], rows)
 	c.AttentionBackward(dqkv, normed, attn, c.Kept(keptQKV), c.Kept(keptStats), l.attention(c.N))
-	c.LayerNorm(normed, mean, rstd, x, p[norm1Weight], p[norm1Bias], rows, dim)
+	if c.KeepAll {
+		normed = c.Kept(keptNorm1)
+	} else {
+		c.LayerNorm(normed, mean, rstd, x, p[norm1Weight], p[norm1Bias], rows, dim)
+	}
 	l.qkv().Backward(c, dnormed, dp[qkvWeight], dp[qkvBias], dqkv, normed, p[qkvWeight], rows)
 	c.LayerNormBackward(dnormed, dp[norm1Weight], dp[norm1Bias], dnormed, x, mean, rstd, p[norm1Weight], rows, dim)
 	c.Add(d, d, dnormed)

@@ -86,6 +86,9 @@ func (d *Device) Free(b kernel.Buffer) {
 	m.f, m.i, m.n = nil, nil, -1
 }
 
+// Share implements kernel.Device: the host has no float64.
+func (d *Device) Share(kernel.DType, []byte) kernel.Buffer { return kernel.Buffer{} }
+
 // Upload implements kernel.Device.
 func (d *Device) Upload(dst kernel.Buffer, src []byte) {
 	if !d.transfer("Upload", dst, len(src)) {

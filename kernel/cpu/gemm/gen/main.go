@@ -1,4 +1,4 @@
-// Command gen writes the assembly of kernel/cpu/gemm: tiles by AVX-512 and AVX2 with FMA, and a transposition.
+// Command gen writes the assembly of kernel/cpu/gemm: tiles by AVX-512 and AVX2 with FMA, a transposition and a copy.
 // kernel/cpu/gemm/generate.sh runs it.
 package main
 
@@ -34,6 +34,7 @@ func main() {
 		tile256(rows, 1)
 	}
 	transpose8()
+	copy16()
 	spin("spin512", wideRows512*2, func() reg.VecVirtual { return ZMM() }, func(v reg.VecVirtual) { VPXORD(v, v, v) })
 	spin("spin256", rows256*2, func() reg.VecVirtual { return YMM() }, func(v reg.VecVirtual) { VXORPS(v, v, v) })
 	Generate()
@@ -284,6 +285,40 @@ func spin(name string, accumulators int, vec func() reg.VecVirtual, clear func(v
 	}
 	DECQ(n)
 	JNZ(LabelRef("spin"))
+	VZEROUPPER()
+	RET()
+}
+
+// copy16 copies rows of 16*blocks elements.
+func copy16() {
+	TEXT("copy16", NOSPLIT, "func(dst *float32, dstStride int, src *float32, srcStride int, rows, blocks int)")
+	Pragma("noescape")
+	Doc("copy16 copies src (rows, 16*blocks) to dst, by AVX2. rows and blocks must be at least 1.")
+	dst, dstStride := load("dst", false), load("dstStride", true)
+	src, srcStride := load("src", false), load("srcStride", true)
+	rows, blocks := load("rows", false), load("blocks", false)
+	SHLQ(Imm(6), blocks) // bytes of a row
+	distance := GP64()
+	Comment("Rows that are far apart no processor fetches by itself.")
+	LEAQ(Mem{Base: srcStride, Index: srcStride, Scale: 8}, distance)
+	at, next := GP64(), GP64()
+	Label("row")
+	LEAQ(Mem{Base: src, Index: distance, Scale: 1}, next)
+	XORQ(at, at)
+	Label("block")
+	low, high := YMM(), YMM()
+	PREFETCHT0(Mem{Base: next, Index: at, Scale: 1})
+	VMOVUPS(Mem{Base: src, Index: at, Scale: 1}, low)
+	VMOVUPS(Mem{Base: src, Index: at, Scale: 1, Disp: 32}, high)
+	VMOVUPS(low, Mem{Base: dst, Index: at, Scale: 1})
+	VMOVUPS(high, Mem{Base: dst, Index: at, Scale: 1, Disp: 32})
+	ADDQ(Imm(64), at)
+	CMPQ(at, blocks)
+	JNE(LabelRef("block"))
+	ADDQ(srcStride, src)
+	ADDQ(dstStride, dst)
+	DECQ(rows)
+	JNZ(LabelRef("row"))
 	VZEROUPPER()
 	RET()
 }
