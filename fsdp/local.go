@@ -262,7 +262,7 @@ func (c *localComm) Give(ctx context.Context, kind Kind, tag uint32, parts [][]b
 		var err error
 		for r, member := range view {
 			if member != c.member && len(parts[r]) > 0 && err == nil {
-				err = c.give(ctx, fence, m.members[member], kind, tag, parts[r], count)
+				err = c.give(ctx, fence, member, kind, tag, parts[r], count)
 			}
 		}
 		done <- err
@@ -271,9 +271,10 @@ func (c *localComm) Give(ctx context.Context, kind Kind, tag uint32, parts [][]b
 }
 
 // give gives one member its part.
-func (c *localComm) give(ctx context.Context, fence int, to *localMember, kind Kind, tag uint32, part []byte, count int) error {
+func (c *localComm) give(ctx context.Context, fence, member int, kind Kind, tag uint32, part []byte, count int) error {
 	m := c.mesh
 	m.mu.Lock()
+	to := m.members[member]
 	rank := slices.Index(m.view, c.member)
 	err := m.until(ctx, func() bool { return m.ended(fence) || to.fence == fence })
 	sink, ended := to.sink, m.ended(fence)
