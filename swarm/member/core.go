@@ -34,7 +34,7 @@ type Config struct {
 	Timing Timing
 	Log    *slog.Logger // Raft's own messages, at debug level; nil drops them
 
-	SnapshotEntries int // entries applied between two snapshots of the log; default 250
+	SnapshotEntries int // entries applied between two snapshots of the log; default 64: members of a view are one or two behind
 	SnapshotBytes   int // or their bytes, if reached before; default 8 MiB
 
 	broken broken // rules that a test has turned off
@@ -203,7 +203,7 @@ func (c *Config) validate() error {
 		return fmt.Errorf("member: %w", c.Genesis.Saved.check())
 	}
 	if c.SnapshotEntries == 0 {
-		c.SnapshotEntries = 250
+		c.SnapshotEntries = 64
 	}
 	if c.SnapshotBytes == 0 {
 		c.SnapshotBytes = 8 << 20
