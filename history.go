@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,8 +19,9 @@ import (
 type history struct {
 	mu sync.Mutex
 	past
-	undone bool     // the run has gone back, and this peer has yet to hear of its past from others
-	ids    []string // the block that lists of members are taken from
+	undone bool            // the run has gone back, and this peer has yet to hear of its past from others
+	ids    []string        // the block of lists of members
+	texts  strings.Builder // the block of what is in them, and of reasons
 }
 
 // past is a history as it travels, in JSON. Losses has one element for each committed step.
@@ -56,34 +58,48 @@ func (h *history) viewed(v *swarm.View, step int) {
 	h.share(len(h.Views) - 1)
 }
 
-// share has a view take from those shortly before it what they have too, and keep its list of members in memory that it shares
-// with them: a long run has many views of few peers, and small things that stay hold on to the pages that they lie in.
+// share has a view take from those shortly before it what they have too, and keeps the rest in blocks: a long run has many views
+// of few peers, and each small thing that stays holds on to all of the page that it lies in.
 func (h *history) share(i int) {
 	const near, block = 8, 256
 	v := &h.Views[i]
 	if cap(h.ids)-len(h.ids) < len(v.Members) {
 		h.ids = make([]string, 0, max(block, len(v.Members)))
 	}
-	begin := len(h.ids)
-	h.ids = append(h.ids, v.Members...)
-	v.Members = h.ids[begin:len(h.ids):len(h.ids)]
+	var known []string
 	for _, before := range h.Views[max(0, i-near):i] {
-		if before.Reason == v.Reason {
-			v.Reason = before.Reason
-		}
-		for k, id := range v.Members {
-			if at := slices.Index(before.Members, id); at >= 0 {
-				v.Members[k] = before.Members[at]
-			}
-		}
+		known = append(append(known, before.Members...), before.Reason)
 	}
+	keep := func(s string) string {
+		if at := slices.Index(known, s); at >= 0 {
+			return known[at]
+		}
+		return h.text(s)
+	}
+	begin := len(h.ids)
+	for _, id := range v.Members {
+		h.ids = append(h.ids, keep(id))
+	}
+	v.Members, v.Reason = h.ids[begin:len(h.ids):len(h.ids)], keep(v.Reason)
+}
+
+// text is s at the end of a block.
+func (h *history) text(s string) string {
+	const block = 8 << 10
+	if h.texts.Cap()-h.texts.Len() < len(s) {
+		h.texts = strings.Builder{}
+		h.texts.Grow(max(block, len(s)))
+	}
+	begin := h.texts.Len()
+	h.texts.WriteString(s)
+	return h.texts.String()[begin:]
 }
 
 // set replaces what is known.
 func (h *history) set(p past) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.past, h.ids, h.undone = p, nil, false
+	h.past, h.ids, h.texts, h.undone = p, nil, strings.Builder{}, false
 	for i := range h.Views {
 		h.share(i)
 	}
