@@ -117,7 +117,7 @@ onPage('what was given is counted over pauses, in which the run is still shown',
     await say(page, { type: 'usage', memory: 100 * 2 ** 20, cores: 1, samples: 8 });
   }
   await page.waitForFunction(() => document.querySelector('#samples').textContent === '648');
-  assert.equal(await text(page, 'notice'), 'wasm/relaxed, 1 worker, websocket, webtransport');
+  await page.waitForFunction(() => document.querySelector('#notice').textContent === 'wasm/relaxed, 1 worker, websocket, webtransport');
 });
 
 onPage('a change of what is lent is told on request', {}, async (page) => {
@@ -431,6 +431,7 @@ onPage('a small phone: nothing sticks out, and all is large enough for a finger'
 onPage('dots fly when pieces move, and not for those who want less motion', {}, async (page) => {
   await word(page, 'Not joined');
   await computing(page);
+  await page.waitForSelector('#ring .arc.own', { state: 'attached' }); // dots fly from it and to it
   await page.evaluate(() => { // they land within a second: who looks now and then may see none
     globalThis.flown = [];
     new MutationObserver((list) => {
