@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"shoal/scripts/internal/page"
+	"shoal/internal/median"
 )
 
 // side is one of those who do the same work.
@@ -55,7 +55,7 @@ func (m *match) fastest() *side {
 		if s.name == kept {
 			continue
 		}
-		if best == nil || page.Median(s.seconds) < page.Median(best.seconds) {
+		if best == nil || median.Of(s.seconds) < median.Of(best.seconds) {
 			best = s
 		}
 	}
@@ -79,5 +79,5 @@ func (m *match) ratio(s *side) float64 {
 	for i := range ratios {
 		ratios[i] = s.seconds[i] / m.ours.seconds[i]
 	}
-	return page.Median(ratios)
+	return median.Of(ratios)
 }

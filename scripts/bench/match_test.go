@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"shoal/scripts/internal/page"
+	"shoal/internal/median"
 )
 
 // TestRatio: ratios are taken round by round, so that a round in which all were slow changes none; the fastest of them by the
@@ -26,7 +26,7 @@ func TestRatio(t *testing.T) {
 	if r := m.ratio(m.side("nobody")); !math.IsNaN(r) {
 		t.Errorf("ratio to nobody: %v", r)
 	}
-	if x := page.Median([]float64{4, 1, 3, 2}); x != 2.5 {
+	if x := median.Of([]float64{4, 1, 3, 2}); x != 2.5 {
 		t.Errorf("median %v", x)
 	}
 }

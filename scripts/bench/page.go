@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"shoal/internal/median"
 	"shoal/kernel/kernelbench"
 	"shoal/scripts/internal/page"
 )
@@ -61,7 +62,7 @@ func (t *table) machine(o *outcome) {
 		}
 	}
 	fmt.Fprintf(t, "- One core's peak: %.0f GFLOP/s of fused multiply-adds on registers; a copy: %.0f GB/s read and written\n",
-		page.Median(o.peak)/1e9, kernelbench.Copy().Bytes/page.Median(o.copied)/1e9)
+		median.Of(o.peak)/1e9, kernelbench.Copy().Bytes/median.Of(o.copied)/1e9)
 }
 
 func (t *table) products(o *outcome) {
@@ -87,7 +88,7 @@ func (m *opMatch) rate(s *side) float64 {
 	if s == nil {
 		return math.NaN()
 	}
-	return m.op.FLOPs / page.Median(s.seconds) / 1e9
+	return m.op.FLOPs / median.Of(s.seconds) / 1e9
 }
 
 // ofPeak is the share of a core's peak, the median over the rounds.
@@ -96,7 +97,7 @@ func (m *opMatch) ofPeak(peak []float64) float64 {
 	for i := range shares {
 		shares[i] = m.op.FLOPs / m.ours.seconds[i] / peak[i]
 	}
-	return page.Median(shares)
+	return median.Of(shares)
 }
 
 // ofCopy is the share of a copy's bandwidth, the median over the rounds; NaN where memory is not the limit.
@@ -108,7 +109,7 @@ func (m *opMatch) ofCopy(copied []float64) float64 {
 	for i := range shares {
 		shares[i] = m.op.Bytes / m.ours.seconds[i] / (c / copied[i])
 	}
-	return page.Median(shares)
+	return median.Of(shares)
 }
 
 func (t *table) ops(o *outcome) {
@@ -127,12 +128,12 @@ func (t *table) ops(o *outcome) {
 		if !slices.Contains(untargeted, p.name) {
 			verdict = t.verdict(&p.match, ratio >= opOfPyTorch || ofCopy >= opOfCopy, "%.2f times PyTorch, %.2f of a copy", ratio, ofCopy)
 		}
-		fmt.Fprintf(t, "| %s | %s | %.0f | %.0f | %s | %.2f | %s | %s |\n", p.name, p.shape, page.Median(p.ours.seconds)*1e6,
-			page.Median(best.seconds)*1e6, best.name, ratio, shares, verdict)
+		fmt.Fprintf(t, "| %s | %s | %.0f | %.0f | %s | %.2f | %s | %s |\n", p.name, p.shape, median.Of(p.ours.seconds)*1e6,
+			median.Of(best.seconds)*1e6, best.name, ratio, shares, verdict)
 	}
 	for _, p := range o.ops {
 		if s := p.side(kept); s != nil {
-			fmt.Fprintf(t, "\nPyTorch's part of %s %s from weights that it kept: %.0f us.\n", p.name, p.shape, page.Median(s.seconds)*1e6)
+			fmt.Fprintf(t, "\nPyTorch's part of %s %s from weights that it kept: %.0f us.\n", p.name, p.shape, median.Of(s.seconds)*1e6)
 		}
 	}
 }
@@ -169,7 +170,7 @@ func millis(s *side) string {
 	if s == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f", page.Median(s.seconds)*1e3)
+	return fmt.Sprintf("%.1f", median.Of(s.seconds)*1e3)
 }
 
 func threads(n int) string {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"shoal/internal/median"
 	"shoal/internal/report"
-	"shoal/scripts/internal/page"
 )
 
 // scale is how many samples a second several peers are to reach, of those of one peer with all cores.
@@ -77,9 +77,9 @@ func (t *table) peers(p part, r *result) {
 	}
 }
 
-func (s *side) millis() float64        { return 1e3 * page.Median(s.Seconds) }
-func (s *side) cpuMillis() float64     { return 1e3 * page.Median(s.CPU) }
-func (s *side) rate(r *result) float64 { return float64(r.Batch) / page.Median(s.Seconds) }
+func (s *side) millis() float64        { return 1e3 * median.Of(s.Seconds) }
+func (s *side) cpuMillis() float64     { return 1e3 * median.Of(s.CPU) }
+func (s *side) rate(r *result) float64 { return float64(r.Batch) / median.Of(s.Seconds) }
 func megabytes(n float64) string       { return fmt.Sprintf("%.1f", n/1e6) }
 
 // frameworks compares peers with PyTorch.

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"shoal/scripts/internal/page"
+	"shoal/internal/median"
 )
 
 // result is what a part came to.
@@ -54,7 +54,7 @@ func (s *side) faster(other *side) float64 {
 	for i := range ratios {
 		ratios[i] = other.Seconds[i] / s.Seconds[i]
 	}
-	return page.Median(ratios)
+	return median.Of(ratios)
 }
 
 // load reads what was measured before; nothing if there is no file.

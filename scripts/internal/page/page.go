@@ -4,7 +4,6 @@ package page
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -61,13 +60,4 @@ func Machine() string {
 		}
 	}
 	return fmt.Sprintf("%d cores of %s, %s", runtime.NumCPU(), cpu, runtime.GOOS)
-}
-
-// Median is that of x, which stays as it is; NaN of nothing.
-func Median(x []float64) float64 {
-	if len(x) == 0 {
-		return math.NaN()
-	}
-	s := slices.Sorted(slices.Values(x))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
