@@ -1,6 +1,10 @@
 package cpu
 
-import "math"
+import (
+	"math"
+
+	"shoal/kernel/cpu/internal/coeff"
+)
 
 // Plain Go for the elementwise loops. GELU works in three passes over blocks that stay in the first cache, so that the
 // exponential, whose chain of operations is long, exists once.
@@ -14,44 +18,24 @@ var loopsGeneric = loops{
 	toBF16: toBF16Generic, fromBF16: fromBF16Generic,
 }
 
-// The constants of ref.Exp and ref.GELU.
-const (
-	expMax   = 89
-	expMin   = -104
-	roundBit = 12582912.0
-	log2e    = 1.44269504
-	ln2Hi    = 0.693359375
-	ln2Lo    = -2.12194440e-4
-	exp2     = 0x1.fffffcp-2
-	exp3     = 0x1.55549p-3
-	exp4     = 0x1.5558fcp-5
-	exp5     = 0x1.123b9ap-7
-	exp6     = 0x1.6a2124p-10
-
-	geluA = 1.5957691216057308
-	geluB = 0.044715 * geluA
-	geluC = 3 * geluB
-	geluX = 10
-)
-
 // expGeneric is ref.Exp in a loop.
 func expGeneric(e, x []float32, sub float32) {
 	e = e[:len(x)]
 	for i, v := range x {
 		v -= sub
-		if v > expMax {
-			v = expMax
+		if v > coeff.ExpMax {
+			v = coeff.ExpMax
 		}
-		if v < expMin {
-			v = expMin
+		if v < coeff.ExpMin {
+			v = coeff.ExpMin
 		}
-		t := float32(v*log2e) + roundBit
-		n := t - roundBit
-		r := (v - float32(n*ln2Hi)) - float32(n*ln2Lo)
-		q := float32(exp6*r) + exp5
-		q = float32(q*r) + exp4
-		q = float32(q*r) + exp3
-		q = float32(q*r) + exp2
+		t := float32(v*coeff.Log2e) + coeff.RoundBit
+		n := t - coeff.RoundBit
+		r := (v - float32(n*coeff.Ln2Hi)) - float32(n*coeff.Ln2Lo)
+		q := float32(coeff.Exp6*r) + coeff.Exp5
+		q = float32(q*r) + coeff.Exp4
+		q = float32(q*r) + coeff.Exp3
+		q = float32(q*r) + coeff.Exp2
 		y := (float32(q*float32(r*r)) + r) + 1
 		k := int32(math.Float32bits(t)) - 0x4b400000
 		half := k >> 1
@@ -67,7 +51,7 @@ func geluGeneric(y, x []float32) {
 		n := min(block, len(x))
 		xs, ys, e := x[:n], y[:n], buf[:n]
 		for i, v := range xs {
-			e[i] = -float32(v * (float32(geluB*float32(v*v)) + geluA))
+			e[i] = -float32(v * (float32(coeff.GeluB*float32(v*v)) + coeff.GeluA))
 		}
 		expGeneric(e, e, 0)
 		for i, v := range xs {
@@ -80,11 +64,11 @@ func geluGeneric(y, x []float32) {
 func geluBackwardGeneric(dx, x, dy []float32) {
 	var buf [block]float32
 	clamp := func(v float32) float32 {
-		if v > geluX {
-			v = geluX
+		if v > coeff.GeluX {
+			v = coeff.GeluX
 		}
-		if v < -geluX {
-			v = -geluX
+		if v < -coeff.GeluX {
+			v = -coeff.GeluX
 		}
 		return v
 	}
@@ -93,13 +77,13 @@ func geluBackwardGeneric(dx, x, dy []float32) {
 		xs, dys, dxs, e := x[:n], dy[:n], dx[:n], buf[:n]
 		for i, v := range xs {
 			v = clamp(v)
-			e[i] = -float32(v * (float32(geluB*float32(v*v)) + geluA))
+			e[i] = -float32(v * (float32(coeff.GeluB*float32(v*v)) + coeff.GeluA))
 		}
 		expGeneric(e, e, 0)
 		for i, v := range xs {
 			v = clamp(v)
 			s := 1 / (1 + e[i])
-			slope := float32(geluC*float32(v*v)) + geluA
+			slope := float32(coeff.GeluC*float32(v*v)) + coeff.GeluA
 			d := 1 + float32(float32(v*float32(e[i]*s))*slope)
 			dxs[i] = dys[i] * float32(s*d)
 		}

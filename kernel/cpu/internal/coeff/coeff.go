@@ -1,4 +1,4 @@
-// Package coeff has the numbers of loops_generic.go for the programs that write assembly.
+// Package coeff has the numbers of kernel/cpu's loops in plain Go and of the programs that write its assembly.
 package coeff
 
 // Of the exponential and of GELU, as ref.Exp and ref.GELU explain them.
