@@ -63,9 +63,6 @@ func (h *history) viewed(v *swarm.View, step int) {
 func (h *history) share(i int) {
 	const near, block = 8, 256
 	v := &h.Views[i]
-	if cap(h.ids)-len(h.ids) < len(v.Members) {
-		h.ids = make([]string, 0, max(block, len(v.Members)))
-	}
 	var known []string
 	for _, before := range h.Views[max(0, i-near):i] {
 		known = append(append(known, before.Members...), before.Reason)
@@ -76,11 +73,19 @@ func (h *history) share(i int) {
 		}
 		return h.text(s)
 	}
+	v.Reason = keep(v.Reason)
+	if i > 0 && slices.Equal(v.Members, h.Views[i-1].Members) {
+		v.Members = h.Views[i-1].Members
+		return
+	}
+	if cap(h.ids)-len(h.ids) < len(v.Members) {
+		h.ids = make([]string, 0, max(block, len(v.Members)))
+	}
 	begin := len(h.ids)
 	for _, id := range v.Members {
 		h.ids = append(h.ids, keep(id))
 	}
-	v.Members, v.Reason = h.ids[begin:len(h.ids):len(h.ids)], keep(v.Reason)
+	v.Members = h.ids[begin:len(h.ids):len(h.ids)]
 }
 
 // text is s at the end of a block.

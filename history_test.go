@@ -29,11 +29,15 @@ func TestHistoryKeepsOneCopy(t *testing.T) {
 	var h history
 	h.set(p)
 	h.viewed(&swarm.View{Number: 4, Reason: strings.Clone("rebalance"), Members: []swarm.Member{{Peer: strings.Clone("alice")}, {Peer: strings.Clone("dave")}, {Peer: strings.Clone("carol")}}}, 9)
+	h.viewed(&swarm.View{Number: 5, Reason: "voters", Members: []swarm.Member{{Peer: "alice"}, {Peer: "dave"}, {Peer: "carol"}}}, 9)
 
-	want := [][]string{{"alice", "bob"}, {"bob", "carol", "alice"}, {"carol", "alice"}, {"alice", "dave", "carol"}}
+	want := [][]string{{"alice", "bob"}, {"bob", "carol", "alice"}, {"carol", "alice"}, {"alice", "dave", "carol"}, {"alice", "dave", "carol"}}
 	texts := map[string]*byte{}
 	views := h.copy().Views
-	for i, v := range views {
+	if &views[4].Members[0] != &views[3].Members[0] {
+		t.Error("the members of a view are kept again, though they are those of the view before")
+	}
+	for i, v := range views[:4] {
 		if got := strings.Join(v.Members, " "); got != strings.Join(want[i], " ") {
 			t.Errorf("view %d has members %s, want %s", v.Number, got, want[i])
 		}

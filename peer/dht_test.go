@@ -320,12 +320,15 @@ func TestForget(t *testing.T) {
 	store.AddAddrs(id, member.host.Addrs(), provideValid)
 	member.Close()
 	other.Drop(member.Self())
-	if len(store.Addrs(id)) == 0 {
+	addrs := store.Addrs(id)
+	good, _ := other.good.split(addrs)
+	if len(addrs) == 0 || len(good) == 0 || len(other.ends.ports(id, nil)) == 0 {
 		t.Fatal("the addresses are forgotten already")
 	}
 	other.Forget(member.Self())
-	if left := store.Addrs(id); len(left) > 0 {
-		t.Errorf("%v are kept of a peer that has gone", left)
+	good, _ = other.good.split(addrs)
+	if left := store.Addrs(id); len(left) > 0 || len(good) > 0 || len(other.ends.at) > 0 || len(other.ends.order) > 0 {
+		t.Errorf("%v, %v and %v are kept of a peer that has gone", left, good, other.ends.order)
 	}
 	other.Forget("nobody")
 }

@@ -44,6 +44,15 @@ func (g *goodAddrs) add(a ma.Multiaddr) {
 	g.order = append(g.order, key)
 }
 
+func (g *goodAddrs) forget(addrs []ma.Multiaddr) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, a := range addrs {
+		delete(g.known, addrKey(a))
+	}
+	g.order = slices.DeleteFunc(g.order, func(key string) bool { return !g.known[key] })
+}
+
 // split divides addrs into those that are remembered and the others, in their order.
 func (g *goodAddrs) split(addrs []ma.Multiaddr) (good, others []ma.Multiaddr) {
 	g.mu.Lock()

@@ -130,9 +130,11 @@ func (h *Host) Drop(peerID string) {
 	}
 }
 
-// Forget drops the addresses of a peer that has gone, which a record in the DHT would keep for half an hour.
+// Forget drops what is known of where a peer is that has gone. A record in the DHT would keep its addresses for half an hour.
 func (h *Host) Forget(peerID string) {
 	if id, err := parsePeer(peerID); err == nil {
+		h.ends.forget(id)
+		h.good.forget(h.host.Peerstore().Addrs(id))
 		h.host.Peerstore().ClearAddrs(id)
 	}
 }

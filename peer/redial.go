@@ -73,6 +73,13 @@ func (l *lastEnds) connected(_ network.Network, c network.Conn) {
 	l.at[id] = e // of QUIC it is zero: nothing refuses there
 }
 
+func (l *lastEnds) forget(id peer.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.at, id)
+	l.order = slices.DeleteFunc(l.order, func(known peer.ID) bool { return known == id })
+}
+
 // ports are the TCP ports of a peer on the machine where it was connected last. addrs are its known addresses.
 func (l *lastEnds) ports(id peer.ID, addrs []ma.Multiaddr) (ports []netip.AddrPort) {
 	l.mu.Lock()
