@@ -24,7 +24,7 @@ const fakeEnv = "SHOAL_TESTNET_FAKE"
 // fakeStep is how long a step takes.
 const fakeStep = 2 * time.Millisecond
 
-// fakeLink stands before the path of the run file.
+// fakeLink stands before the number of the link's process and the path of the run file.
 const fakeLink = "shoal:fake:"
 
 type fake struct {
@@ -36,7 +36,15 @@ type fake struct {
 
 // fakePeer is the whole program: `up FILE ...` or `join LINK ...`.
 func fakePeer(args []string, wrong string) int {
-	file := strings.TrimPrefix(args[1], fakeLink)
+	file := args[1]
+	if args[0] == "join" {
+		var by string
+		by, file, _ = strings.Cut(strings.TrimPrefix(file, fakeLink), ":")
+		if wrong == "asks late" && gone(by, 300*time.Millisecond) {
+			os.Stderr.WriteString("shoal: it can't be reached\n")
+			return 1
+		}
+	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		os.Stderr.WriteString("shoal: no such run\n")
@@ -80,7 +88,7 @@ func fakePeer(args []string, wrong string) int {
 		os.Exit(130)
 	}()
 	f.events.Self(f.id())
-	f.events.Link(fakeLink + file)
+	f.events.Link(fakeLink + strconv.Itoa(os.Getpid()) + ":" + file)
 	hash := "one hash"
 	if wrong == "forks" && args[0] == "join" {
 		hash = "another hash"
@@ -147,6 +155,18 @@ func (f *fake) standing() Standing {
 		s.Leader = s.Members[0]
 	}
 	return s
+}
+
+// gone says whether a process ends within some time.
+func gone(pid string, within time.Duration) bool {
+	tick := time.NewTicker(fakeStep)
+	defer tick.Stop()
+	for end := time.Now().Add(within); exists(pid); <-tick.C {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
 }
 
 // exists says whether there is a process that is more than a corpse.

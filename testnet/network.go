@@ -36,8 +36,9 @@ type peerState struct {
 	standing Standing
 	seen     time.Time // when standing was told
 	commits  []commit
-	began    time.Time // when it was started
-	due      time.Time // when it must be gone; zero if never
+	began    time.Time  // when it was started
+	by       *peerState // by whose link it joined; nil for the first
+	due      time.Time  // when it must be gone; zero if never
 }
 
 // commit is a step that a peer knows to be final.
@@ -110,18 +111,38 @@ func (n *network) begin(ctx context.Context) error {
 
 // join starts a peer that joins by the link of one that is there.
 func (n *network) join() (*peerState, error) {
-	link := n.peers[0].link
-	if i := slices.IndexFunc(n.peers, func(p *peerState) bool { return p.fate == running && p.link != "" }); i >= 0 {
-		link = n.peers[i].link
-	}
+	by := cmp.Or(n.open(), n.peers[0])
+	args := []string{"join", by.link}
 	if n.cfg.browser(len(n.peers)) {
-		return n.start("tab", link)
-	}
-	args := []string{"join", link}
-	if d := n.cfg.RunFile.Data; d.Path != "" {
+		args[0] = "tab"
+	} else if d := n.cfg.RunFile.Data; d.Path != "" {
 		args = append(args, "--data", d.Source+":"+d.Path)
 	}
-	return n.start(args...)
+	p, err := n.start(args...)
+	if err == nil {
+		p.by = by
+	}
+	return p, err
+}
+
+// open is a peer whose link leads into the run, nil if there is none.
+func (n *network) open() *peerState {
+	if i := slices.IndexFunc(n.peers, func(p *peerState) bool { return p.fate == running && p.link != "" }); i >= 0 {
+		return n.peers[i]
+	}
+	return nil
+}
+
+// joinAgain starts a peer in the place of one whose link's peer was gone before it could ask.
+func (n *network) joinAgain(p *peerState) error {
+	p.fate = ended
+	next, err := n.join()
+	for _, h := range n.happenings {
+		if err == nil && h.victim == p {
+			h.victim = next
+		}
+	}
+	return err
 }
 
 // start starts the next peer, by a command of the program that makes it a daemon or a tab.
@@ -299,7 +320,7 @@ func (n *network) stepped(p *peerState, e *stepEvent) error {
 func (n *network) exited(p *peerState) error {
 	was := p.fate
 	p.due = time.Time{}
-	switch err, _ := p.failure(); {
+	switch err, sudden := p.failure(); {
 	case was == killed:
 	case was == leaving:
 		p.fate = ended
@@ -313,6 +334,9 @@ func (n *network) exited(p *peerState) error {
 	case p.stops > 0:
 		p.fate = ended
 		n.late = cmp.Or(n.late, fmt.Errorf("%w (it had been stopped, and did not come back)", err))
+	case !sudden && p.by != nil && p.by.fate != running && len(p.commits) == 0 && n.open() != nil:
+		n.notice("peer %d had the link of peer %d, which was gone: another joins instead", p.peer, p.by.peer)
+		return n.joinAgain(p)
 	default:
 		return n.failed(p)
 	}

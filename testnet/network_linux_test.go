@@ -121,6 +121,21 @@ func TestNewcomerThatIsTooLate(t *testing.T) {
 	}
 }
 
+// A newcomer whose link's peer is killed before it could ask it is replaced by one with another link.
+func TestLinkOfOneWhoIsGone(t *testing.T) {
+	cfg := fakes(t, 3, 1500, "asks late")
+	cfg.Faults = faults(t, "join 1@step:380", "kill 1@step:400")
+	r, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Faults) != 2 {
+		t.Fatalf("faults %+v", r.Faults)
+	}
+	checkRow(t, r, Kill, 1, "gather", 400)
+	checkRow(t, r, Join, 5, "", 380)
+}
+
 func TestStoppedForEver(t *testing.T) {
 	cfg := fakes(t, 3, 1000, "good")
 	cfg.Faults = faults(t, "stop leader@step:500:update:0")
