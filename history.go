@@ -24,13 +24,26 @@ type history struct {
 	texts  strings.Builder // the block of what is in them, and of reasons
 }
 
-// past is a history as it travels, in JSON. Losses has one element for each committed step.
+// past is a history, or a part of one as it travels, in JSON. Losses has one element for each committed step.
 type past struct {
 	Losses     report.Losses   `json:"losses"`
 	StepHashes []fsdp.StepHash `json:"step_hashes"`
 	Views      []report.View   `json:"views"`
-	Samples    int64           `json:"samples"` // of all committed steps
+	Samples    int64           `json:"samples"` // of all committed steps, also of those behind the part
 }
+
+// known is what somebody who asks for a part has already: so many steps, and the views up to one.
+type known struct {
+	Steps int    `json:"steps"`
+	View  uint64 `json:"view"`
+}
+
+// A part has at most so many steps and views, so that telling a newcomer of a long run takes no more memory than telling
+// one of a short run.
+const (
+	partSteps = 4096
+	partViews = 256
+)
 
 // committed adds a step. losses and hashes are those up to it, shared with the engine.
 func (h *history) committed(o *fsdp.Outcome, losses []float64, hashes []fsdp.StepHash) {
@@ -133,19 +146,42 @@ func (h *history) copy() past {
 	return past{Losses: slices.Clone(h.Losses), StepHashes: slices.Clone(h.StepHashes), Views: slices.Clone(h.Views), Samples: h.Samples}
 }
 
-// encode is the history for others; nil if this peer can't tell it.
-func (h *history) encode() []byte {
-	h.mu.Lock()
-	undone := h.undone
-	h.mu.Unlock()
-	if undone {
+// encode is the part of the history that follows what somebody knows; nil if this peer can't tell it.
+func (h *history) encode(ask []byte) []byte {
+	var k known
+	if json.Unmarshal(ask, &k) != nil {
 		return nil
 	}
-	b, err := json.Marshal(h.copy())
+	p, ok := h.part(k)
+	if !ok {
+		return nil
+	}
+	b, err := json.Marshal(p)
 	if err != nil {
 		return nil // plain fields only: can't happen
 	}
 	return b
+}
+
+func (h *history) part(k known) (p past, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.undone || k.Steps < 0 || k.Steps > len(h.Losses) {
+		return past{}, false
+	}
+	end := min(len(h.Losses), k.Steps+partSteps)
+	p.Losses, p.Samples = h.Losses[k.Steps:end:end], h.Samples
+	for _, s := range h.StepHashes {
+		if (s.Step > k.Steps || k.Steps == 0) && s.Step <= end {
+			p.StepHashes = append(p.StepHashes, s)
+		}
+	}
+	for _, v := range h.Views {
+		if v.Number > k.View && len(p.Views) < partViews {
+			p.Views = append(p.Views, v)
+		}
+	}
+	return p, true
 }
 
 const (
@@ -153,21 +189,22 @@ const (
 	historyPause = 200 * time.Millisecond
 )
 
-// fetchHistory asks another member for what happened before step, this member's first, and keeps it. last is the outcome
-// of the step before: a member that is asked may not have applied it yet.
-func (m *member) fetchHistory(ctx context.Context, step int, last *fsdp.Outcome) error {
+// fetchHistory asks other members for what happened before this member's first step and view, and keeps it. last is the
+// outcome of the step before: a member that is asked may not have applied it yet.
+func (m *member) fetchHistory(ctx context.Context, first known, last *fsdp.Outcome) error {
 	var err error
 	for range historyTries {
 		var p past
-		if p, err = m.askHistory(ctx); err == nil && len(p.Losses) == step-1 && last.Kind == fsdp.EntryCommit && last.Step == step-1 {
+		tell := func(ask []byte) ([]byte, error) { return m.node.History(ctx, ask) }
+		if p, err = collect(tell, first); err == nil && len(p.Losses) == first.Steps-1 && last.Kind == fsdp.EntryCommit && last.Step == first.Steps-1 {
 			p.Losses, p.Samples = append(p.Losses, last.Loss), p.Samples+last.Samples
 		}
-		if err == nil && len(p.Losses) == step {
+		if err == nil && len(p.Losses) == first.Steps {
 			m.history.set(p)
 			return nil
 		}
 		if err == nil {
-			err = fmt.Errorf("it has %d steps of %d", len(p.Losses), step)
+			err = fmt.Errorf("it has %d steps of %d", len(p.Losses), first.Steps)
 		}
 		timer := time.NewTimer(historyPause)
 		select {
@@ -180,10 +217,48 @@ func (m *member) fetchHistory(ctx context.Context, step int, last *fsdp.Outcome)
 	return fmt.Errorf("what happened in the run before: %w", err)
 }
 
-func (m *member) askHistory(ctx context.Context) (p past, err error) {
-	b, err := m.node.History(ctx)
-	if err == nil {
-		err = json.Unmarshal(b, &p)
+// collect puts together what others tell, part by part. There can be at most so much.
+func collect(tell func(ask []byte) ([]byte, error), most known) (p past, err error) {
+	for {
+		ask, err := json.Marshal(p.known())
+		if err != nil {
+			return past{}, err
+		}
+		b, err := tell(ask)
+		if err != nil {
+			return past{}, err
+		}
+		var next past
+		if err := json.Unmarshal(b, &next); err != nil {
+			return past{}, err
+		}
+		if more, err := p.add(&next, most); err != nil || !more {
+			return p, err
+		}
 	}
-	return p, err
+}
+
+func (p *past) known() known {
+	k := known{Steps: len(p.Losses)}
+	if n := len(p.Views); n > 0 {
+		k.View = p.Views[n-1].Number
+	}
+	return k
+}
+
+// add puts a part behind p. False if there is nothing in it: it was the last.
+func (p *past) add(next *past, most known) (more bool, err error) {
+	view := p.known().View
+	for _, v := range next.Views {
+		if v.Number <= view || v.Number > most.View {
+			return false, fmt.Errorf("view %d is told of behind view %d, with view %d to come", v.Number, view, most.View)
+		}
+		view = v.Number
+	}
+	if n := len(p.Losses) + len(next.Losses); n > most.Steps || len(next.StepHashes) > len(next.Losses)+1 {
+		return false, fmt.Errorf("%d steps are told of and %d hashes, %d steps have been", n, len(next.StepHashes), most.Steps)
+	}
+	p.Losses, p.StepHashes, p.Views = append(p.Losses, next.Losses...), append(p.StepHashes, next.StepHashes...), append(p.Views, next.Views...)
+	p.Samples = next.Samples
+	return len(next.Losses)+len(next.Views) > 0, nil
 }

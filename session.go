@@ -395,7 +395,7 @@ func (m *member) recall(ctx context.Context, cfg *fsdp.Config, first swarm.Entry
 		if last.Kind == fsdp.EntryCommit {
 			step++
 		}
-		if err := m.fetchHistory(ctx, step, last); err != nil {
+		if err := m.fetchHistory(ctx, known{step, first.View.Number}, last); err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}

@@ -54,7 +54,7 @@ func (n *Node) answerMember(peer string, m *wire.Control) *wire.Control {
 	}
 	var b []byte
 	if n.cfg.History != nil {
-		b = n.cfg.History()
+		b = n.cfg.History(m.Body)
 	}
 	if len(b) == 0 || len(b) > wire.MaxHistory {
 		return refusal(fmt.Sprintf("its history has %d bytes, 1 to %d can be told", len(b), wire.MaxHistory))
@@ -72,8 +72,9 @@ type told struct {
 	err  error
 }
 
-// History asks other members of the view, the leader first, what happened in the run before this member came.
-func (n *Node) History(ctx context.Context) ([]byte, error) {
+// History asks other members of the view, the leader first, what happened in the run before this member came. Their
+// Config.History gets ask.
+func (n *Node) History(ctx context.Context, ask []byte) ([]byte, error) {
 	if !n.begin() {
 		return nil, ErrClosed
 	}
@@ -91,7 +92,7 @@ func (n *Node) History(ctx context.Context) ([]byte, error) {
 			m := left[0]
 			left = left[1:]
 			asked++
-			n.tasks.Go(func() { answers <- n.askHistory(ctx, m) })
+			n.tasks.Go(func() { answers <- n.askHistory(ctx, m, ask) })
 		}
 		if asked == 0 {
 			return nil, err
@@ -110,8 +111,10 @@ func (n *Node) History(ctx context.Context) ([]byte, error) {
 	}
 }
 
-func (n *Node) askHistory(ctx context.Context, m Member) told {
-	answer, err := n.askMember(ctx, m, n.toMember(wire.ControlHistory, m.ID))
+func (n *Node) askHistory(ctx context.Context, m Member, ask []byte) told {
+	q := n.toMember(wire.ControlHistory, m.ID)
+	q.Body = ask
+	answer, err := n.askMember(ctx, m, q)
 	switch {
 	case err != nil:
 		return told{nil, err}

@@ -65,9 +65,9 @@ type Config struct {
 
 	// Decide says on the leader how an attempt ends; see member.Config. It must be a pure function.
 	Decide func(run, prev []byte, work []int64, readies [][]byte) Decision
-	// History, if set, is what this member tells others of the steps that they have missed; at most 8 MiB. It may be
-	// called from any goroutine.
-	History func() []byte
+	// History, if set, is what this member tells others of the steps that they have missed, as they ask (see Node.History);
+	// at most 8 MiB. It may be called from any goroutine.
+	History func(ask []byte) []byte
 	// OnWait, if set, is told how many members there are and how many the first view waits for, whenever that changes.
 	// It must not block.
 	OnWait func(have, want int)

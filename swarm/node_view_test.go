@@ -337,21 +337,21 @@ func TestNodeRecoveredWithout(t *testing.T) {
 func TestNodeHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3)
-		c.addWith(0, func(cfg *Config) { cfg.History = func() []byte { return make([]byte, wire.MaxHistory+1) } })
-		c.addWith(1, func(cfg *Config) { cfg.History = func() []byte { return []byte("once upon a time") } })
+		c.addWith(0, func(cfg *Config) { cfg.History = func([]byte) []byte { return make([]byte, wire.MaxHistory+1) } })
+		c.addWith(1, func(cfg *Config) { cfg.History = func(ask []byte) []byte { return append(ask, " upon a time"...) } })
 		c.add(2)
 		c.each(func(_ int, n *Node) error {
 			_, err := n.View(t.Context())
 			return err
 		})
-		if b, err := c.nodes[2].History(t.Context()); err != nil || string(b) != "once upon a time" {
+		if b, err := c.nodes[2].History(t.Context(), []byte("once")); err != nil || string(b) != "once upon a time" {
 			t.Errorf("%q, %v", b, err)
 		}
-		if _, err := c.nodes[1].History(t.Context()); err == nil || !strings.Contains(err.Error(), "bytes") {
+		if _, err := c.nodes[1].History(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "bytes") {
 			t.Errorf("nobody can tell: %v", err)
 		}
 		c.close()
-		if _, err := c.nodes[2].History(t.Context()); !errors.Is(err, ErrClosed) {
+		if _, err := c.nodes[2].History(t.Context(), []byte("once")); !errors.Is(err, ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
 	})

@@ -43,7 +43,7 @@ const (
 	ControlRedirect ControlKind = 7 // Peer, Addrs: who leads; an empty Peer means ask again later
 	ControlAccept   ControlKind = 8
 
-	ControlHistory  ControlKind = 9  // between members: what came before me?   Version Run From To -> Answer, Refused
+	ControlHistory  ControlKind = 9  // between members: what came before me?   Version Run From To, Body: what of it -> Answer, Refused
 	ControlSnapshot ControlKind = 10 // to begin the log anew in Generation, give yours    the same -> Answer, Refused
 	ControlAdopt    ControlKind = 11 // go on with the snapshot in Body of Generation      the same -> Accept, Refused
 	ControlAnswer   ControlKind = 12 // Body; to Snapshot: Saved
