@@ -106,9 +106,9 @@ func (c *Child) standing() Standing {
 	if live == nil {
 		return Standing{}
 	}
-	s, files := live.Status(), sysinfo.FileRSS()
+	s := live.Status()
 	st := Standing{Self: s.Peer, View: s.View, Leader: s.Leader, Redundancy: s.Redundancy, Wanted: s.Wanted,
-		Promise: s.Survives, Stuck: s.Stuck, RSS: sysinfo.RSS() - files, FileRSS: files, Streams: s.Streams, Goroutines: runtime.NumGoroutine()}
+		Promise: s.Survives, Stuck: s.Stuck, RSS: sysinfo.RSS(), Streams: s.Streams, Goroutines: runtime.NumGoroutine()}
 	for _, m := range s.Members {
 		st.Fills += m.ToFill
 		if m.Rank >= 0 {

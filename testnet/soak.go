@@ -97,7 +97,6 @@ type soaking struct {
 	done    int
 	witness *peerState // lives through all of it, though it may be stopped: what leaks, leaks here
 
-	fileRSS                  int64  // the witness's at first: which pages of the program are mapped after that is the system's affair
 	rss, streams, goroutines series // the witness's, before faults at which there are as many peers as in the beginning
 }
 
@@ -146,11 +145,8 @@ func (t *soaking) measure(ctx context.Context, n *network) error {
 		}
 		least.RSS, least.Streams, least.Goroutines = min(least.RSS, s.RSS), min(least.Streams, s.Streams), min(least.Goroutines, s.Goroutines)
 	}
-	if t.fileRSS == 0 {
-		t.fileRSS = least.FileRSS
-	}
 	x := float64(t.done)
-	t.rss.add(x, float64(t.fileRSS+least.RSS))
+	t.rss.add(x, float64(least.RSS))
 	t.streams.add(x, float64(least.Streams))
 	t.goroutines.add(x, float64(least.Goroutines))
 	return nil

@@ -17,8 +17,7 @@ type Standing struct {
 	Holds      int64    `json:"holds"`      // elements held for other owners
 	Stuck      string   `json:"stuck"`      // why the run can't go on; empty if it can
 
-	RSS        int64 `json:"rss"`      // bytes, without pages of files
-	FileRSS    int64 `json:"file_rss"` // bytes of those
+	RSS        int64 `json:"rss"` // bytes
 	Streams    int   `json:"streams"`
 	Goroutines int   `json:"goroutines"`
 }

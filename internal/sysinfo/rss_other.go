@@ -2,5 +2,4 @@
 
 package sysinfo
 
-func rss() int64     { return 0 }
-func fileRSS() int64 { return 0 }
+func rss() int64 { return 0 }

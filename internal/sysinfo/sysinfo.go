@@ -20,9 +20,6 @@ func PeakRSS() int64 { return peakRSS() }
 // RSS is how much memory, in bytes, this process has resident now; 0 where the system can't be asked.
 func RSS() int64 { return rss() }
 
-// FileRSS is how much of RSS are pages of files, those of the program among them; 0 where the system can't be asked.
-func FileRSS() int64 { return fileRSS() }
-
 // CPU is the processor time that this process has used, all threads together; 0 where the system can't be asked.
 func CPU() time.Duration { return cpuTime() }
 

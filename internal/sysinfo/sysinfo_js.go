@@ -11,5 +11,4 @@ func rss() int64 {
 	return int64(m.Sys)
 }
 
-func fileRSS() int64 { return 0 }
 func peakRSS() int64 { return rss() }
