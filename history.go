@@ -76,13 +76,13 @@ func (h *history) viewed(v *swarm.View, step int) {
 func (h *history) share(i int) {
 	const near, block = 8, 256
 	v := &h.Views[i]
-	var known []string
+	var texts []string
 	for _, before := range h.Views[max(0, i-near):i] {
-		known = append(append(known, before.Members...), before.Reason)
+		texts = append(append(texts, before.Members...), before.Reason)
 	}
 	keep := func(s string) string {
-		if at := slices.Index(known, s); at >= 0 {
-			return known[at]
+		if at := slices.Index(texts, s); at >= 0 {
+			return texts[at]
 		}
 		return h.text(s)
 	}
