@@ -55,19 +55,11 @@ func (p part) name() string {
 	return fmt.Sprintf("%s, %d processes", p.model.name, p.processes)
 }
 
-// run is the run file, in which each process has two microbatches.
+// run is the run file. Each of the most processes has one microbatch, as theirs have; two have two.
 func (p part) run(text string) *shoal.RunFile {
 	r := p.model.run(text)
-	r.Train.Microbatch = r.Train.Batch / (2 * p.most())
+	r.Train.Microbatch = r.Train.Batch / slices.Max(sizes)
 	return r
-}
-
-// most is the largest number of processes.
-func (p part) most() int {
-	if p.processes == 0 {
-		return slices.Max(sizes)
-	}
-	return p.processes
 }
 
 func (p part) contains(text string) bool { return strings.Contains(p.name(), text) }

@@ -18,8 +18,8 @@ func TestParts(t *testing.T) {
 		if err := run.Validate(); err != nil {
 			t.Errorf("%s: %v", p.name(), err)
 		}
-		if n := run.Train.Batch / run.Train.Microbatch; n*run.Train.Microbatch != run.Train.Batch || n != 2*p.most() {
-			t.Errorf("%s: %d microbatches for up to %d processes", p.name(), n, p.most())
+		if n := run.Train.Batch / run.Train.Microbatch; n*run.Train.Microbatch != run.Train.Batch || n%max(1, p.processes) != 0 {
+			t.Errorf("%s: %d microbatches for %d processes", p.name(), n, p.processes)
 		}
 		m := run.Model
 		for key, want := range map[string]int{"dim": m.Dim, "depth": m.Depth, "heads": m.Heads} {
