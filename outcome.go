@@ -70,7 +70,7 @@ func (m *member) stats(res *fsdp.Result) []byte {
 		BytesSent: wire.BytesSent + wire.ControlSent + chunksSent, BytesReceived: wire.BytesReceived + wire.ControlReceived + chunksReceived,
 		ControlSent: wire.ControlSent, ControlReceived: wire.ControlReceived,
 		PayloadRawBytes: wire.PayloadRaw, PayloadWireBytes: wire.PayloadWire,
-		Samples: res.Samples, Retries: res.Retries,
+		Samples: res.Samples, StepsComputed: res.Computed, Retries: res.Retries,
 		FirstMS: report.InMillis(res.First), Steps: res.Steps, TimeMS: report.NewTimes(res.Times), Timeline: report.NewTimeline(res.Timeline),
 	})
 	if err != nil {

@@ -92,6 +92,9 @@ func (e *Engine) commit(o *Outcome) error {
 		return err
 	}
 	e.res.Samples += e.computed
+	if e.computed > 0 {
+		e.res.Computed++
+	}
 	if e.cfg.Computed != nil {
 		e.cfg.Computed(e.computed)
 	}

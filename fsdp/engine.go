@@ -123,6 +123,7 @@ type Result struct {
 	Rank     int
 	Owned    int   // parameters that this member owns
 	Samples  int64 // computed here in committed steps
+	Computed int   // committed steps in which this member computed any
 	Retries  int
 	Skipped  int           // steps without an update because a gradient was not finite
 	Wall     time.Duration // first attempt to last commit

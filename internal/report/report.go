@@ -75,6 +75,7 @@ type Peer struct {
 	PayloadRawBytes     int64   `json:"payload_raw_bytes"`
 	PayloadWireBytes    int64   `json:"payload_wire_bytes"`
 	Samples             int64   `json:"samples"`
+	StepsComputed       int     `json:"steps_computed"` // committed ones in which it computed any samples
 	Retries             int     `json:"retries"`
 	FirstMS             float64 `json:"first_ms"` // milliseconds of its first committed step
 	Steps               int     `json:"steps"`    // committed ones that it took part in after that

@@ -40,7 +40,7 @@ func sample(n int) Report {
 			GatheredPeakBytes: 434176 * part, GradientPeakBytes: 217088, ActivationPeakBytes: 14_400_000 * part,
 			RSSPeakBytes: 88_000_000 + part<<20, BytesSent: 1_234_567_890 + part*7_000_000, BytesReceived: 1_230_000_000,
 			PayloadRawBytes: 1_900_000_000, PayloadWireBytes: 1_220_000_000, Samples: 7200 - 100*part,
-			FirstMS: 812.5, Steps: 449, TimeMS: Times{Compute: 40_000 - 2000*float64(i), Parameters: 9000, Reduce: 20_000 + 2000*float64(i), Commit: 4500, Update: 6750, Idle: 900},
+			StepsComputed: 450, FirstMS: 812.5, Steps: 449, TimeMS: Times{Compute: 40_000 - 2000*float64(i), Parameters: 9000, Reduce: 20_000 + 2000*float64(i), Commit: 4500, Update: 6750, Idle: 900},
 			Timeline: []Span{{"update", 0, 0.4, 9.25}, {"gather", 1, 9.5, 14}, {"forward", 0, 9.75, 60}, {"commit", -1, 170, 180.5}},
 		})
 	}

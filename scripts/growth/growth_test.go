@@ -56,13 +56,13 @@ func TestFit(t *testing.T) {
 
 func TestNewPoint(t *testing.T) {
 	r := &shoal.Report{Steps: 10, ModelParameters: 1000, SamplesPerSecond: 5, Views: make([]report.View, 1),
-		Plan: &report.Plan{Received: report.Compared{Planned: 90, Measured: 100}},
+		Plan: &report.Plan{Received: report.Compared{Planned: 9000, Measured: 8000}},
 		Peers: []report.Peer{
-			{ParameterBytes: 1, GradientBytes: 2, OptimizerBytes: 3, BackupBytes: 4, GatheredPeakBytes: 10, GradientPeakBytes: 22, ActivationPeakBytes: 30, ControlReceived: 300, RSSPeakBytes: 7},
-			{ParameterBytes: 2, GradientBytes: 2, OptimizerBytes: 3, BackupBytes: 4, ControlReceived: 100, RSSPeakBytes: 9},
+			{ParameterBytes: 1, GradientBytes: 2, OptimizerBytes: 3, BackupBytes: 4, GatheredPeakBytes: 10, GradientPeakBytes: 22, ActivationPeakBytes: 30, ControlReceived: 300, RSSPeakBytes: 7, StepsComputed: 10},
+			{ParameterBytes: 2, GradientBytes: 2, OptimizerBytes: 3, BackupBytes: 4, ControlReceived: 100, RSSPeakBytes: 9, StepsComputed: 6},
 		}}
 	p, err := newPoint(r)
-	if want := (point{peers: 2, parameters: 1000, rate: 5, rest: 11, most: 70, resident: 9, received: 100, formula: 90, control: 20}); err != nil || p != want {
+	if want := (point{peers: 2, parameters: 1000, rate: 5, rest: 11, most: 70, resident: 9, received: 8000, computed: 0.8, formula: 2000 + 0.8*7000, control: 20}); err != nil || p != want {
 		t.Errorf("%+v (%v), want %+v", p, err, want)
 	}
 	r.Views = append(r.Views, report.View{})

@@ -22,6 +22,7 @@ var columns = []struct {
 	{"at most", func(p *point) string { return report.Bytes(int64(p.most)) }},
 	{"process", func(p *point) string { return report.Bytes(int64(p.resident)) }},
 	{"received a step", func(p *point) string { return report.Bytes(int64(p.received)) }},
+	{"computed", func(p *point) string { return fmt.Sprintf("%.0f%%", 100*p.computed) }},
 	{"by the formula", func(p *point) string { return report.Bytes(int64(p.formula)) }},
 	{"log and heartbeats", func(p *point) string { return report.Bytes(int64(p.control)) }},
 	{"their share", func(p *point) string { return percent(p.control, p.received, p.peers) }},

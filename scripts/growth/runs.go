@@ -20,7 +20,7 @@ type setting struct {
 }
 
 // peerRuns are the default run's model with more and more peers. There are four microbatches for each of sixteen, so that
-// nobody gets none for being a little slower: then it would fetch nothing.
+// few get none for being a little slower.
 func peerRuns() (list []setting) {
 	for _, n := range []int{1, 2, 4, 8, 16} {
 		r := bare(50)
@@ -59,7 +59,8 @@ type point struct {
 	rest, most float64 // memory at rest, and at most in a step: of the peer that holds most
 	resident   float64 // peak of a process, as the system counts it
 	received   float64 // the mean of all peers
-	formula    float64 // what docs/traffic.md says of it
+	computed   float64 // the part of all peers' steps in which they computed
+	formula    float64 // what docs/traffic.md says of received: who computes nothing fetches nothing and gives no gradient
 	control    float64 // of received: the log, its views, and heartbeats
 	backend    string
 }
@@ -111,13 +112,16 @@ func (r *runner) train(ctx context.Context, s setting) (*shoal.Report, time.Dura
 	return got, sysinfo.ChildrenCPU() - before, nil
 }
 
+// sumBytes is what an element of a sum takes on its way to a backup: the runs' sums are in fixed32, and they have one backup.
+const sumBytes = 4
+
 // newPoint is what a report says.
 func newPoint(r *shoal.Report) (p point, err error) {
 	if r.Plan == nil || len(r.Views) != 1 {
 		return p, fmt.Errorf("a run of %s had %d views: this machine is too busy", peers(len(r.Peers)), len(r.Views))
 	}
 	p = point{peers: len(r.Peers), parameters: float64(r.ModelParameters), rate: r.SamplesPerSecond, received: r.Plan.Received.Measured,
-		formula: r.Plan.Received.Planned, backend: r.Peers[0].Backend}
+		backend: r.Peers[0].Backend}
 	for i := range r.Peers {
 		q := &r.Peers[i]
 		rest := float64(q.ParameterBytes + q.GradientBytes + q.OptimizerBytes + q.BackupBytes)
@@ -125,7 +129,13 @@ func newPoint(r *shoal.Report) (p point, err error) {
 		p.most = max(p.most, rest+float64(q.GatheredPeakBytes+q.GradientPeakBytes-q.GradientBytes+q.ActivationPeakBytes))
 		p.resident = max(p.resident, float64(q.RSSPeakBytes))
 		p.control += float64(q.ControlReceived) / float64(len(r.Peers)*r.Steps)
+		p.computed += float64(q.StepsComputed) / float64(len(r.Peers)*r.Steps)
 	}
+	backups := 0.0 // their part of a peer's bytes, which does not depend on who computes
+	if p.peers > 1 {
+		backups = sumBytes * p.parameters / float64(p.peers)
+	}
+	p.formula = backups + p.computed*(r.Plan.Received.Planned-backups)
 	return p, nil
 }
 
