@@ -94,13 +94,14 @@ func (c *streamConn) RemoteAddr() net.Addr {
 
 // explain turns libp2p's errors into those that callers of a net.Conn know.
 func (c *streamConn) explain(what string, err error) error {
-	var timeout net.Error
-	switch {
-	case err == nil || err == io.EOF:
+	if err == nil || err == io.EOF {
 		return err
-	case c.closed.Load():
+	}
+	if c.closed.Load() {
 		return net.ErrClosed
-	case errors.As(err, &timeout) && timeout.Timeout():
+	}
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
 		return os.ErrDeadlineExceeded
 	}
 	return fmt.Errorf("%s peer %s: %w", what, short(c.s.Conn().RemotePeer()), singleLine{err})

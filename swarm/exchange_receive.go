@@ -154,9 +154,10 @@ func (x *exchange) release(in *incoming, err error) {
 }
 
 func (in *incoming) readAll() error {
+	var h wire.Header
 	for {
-		h, err := wire.ReadHeader(in.r)
-		if err != nil {
+		var err error
+		if h, err = wire.ReadHeader(in.r); err != nil {
 			return err
 		}
 		in.l.count.received.Add(wire.HeaderSize + uint64(h.Wire))

@@ -322,9 +322,10 @@ func (o *outgoing) readAcks(conn net.Conn) error {
 		o.wake.Broadcast()
 		o.x.mu.Unlock()
 	}()
+	var h wire.Header
 	for {
-		h, err := wire.ReadHeader(conn)
-		if err != nil {
+		var err error
+		if h, err = wire.ReadHeader(conn); err != nil {
 			return err
 		}
 		if h.Kind != wire.KindAck {

@@ -119,8 +119,9 @@ func (p *Pauses) release(over bool) {
 
 // At is called at every point of every step (from 1). It returns at once unless the point is one to wait at.
 func (p *Pauses) At(step int, phase string) {
+	due := func(q pausePoint) bool { return step >= q.step }
 	p.mu.Lock()
-	if len(p.points) == 0 || p.over {
+	if p.over || !slices.ContainsFunc(p.points, due) {
 		p.mu.Unlock()
 		return
 	}

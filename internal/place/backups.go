@@ -60,7 +60,7 @@ func (d *dealer) newChooser(have Map) *chooser {
 		if d.m.Backups[i] = nil; owner < 0 || len(have.Owner) == 0 {
 			continue
 		}
-		for _, h := range have.Holders(i) {
+		for h := range have.Holders(i) {
 			if d.stays[h] && h != owner {
 				c.add(i, h)
 			}

@@ -90,7 +90,7 @@ func Missing(have, want Map) []Fill {
 		for len(donors) <= owner {
 			donors = append(donors, nil)
 		}
-		for _, to := range want.Holders(i) {
+		for to := range want.Holders(i) {
 			if !have.Holds(i, to) {
 				donors[owner] = append(donors[owner], Fill{Range: i, To: to})
 				total++
@@ -124,8 +124,11 @@ func (m Map) Apply(fills []Fill) Map {
 func Settle(have, want Map) Map {
 	after := have.Clone()
 	for i := range have.Owner {
-		there := !slices.ContainsFunc(want.Holders(i), func(h int) bool { return !have.Holds(i, h) })
-		if there && want.Owner[i] >= 0 {
+		there := want.Owner[i] >= 0
+		for h := range want.Holders(i) {
+			there = there && have.Holds(i, h)
+		}
+		if there {
 			after.Owner[i], after.Backups[i] = want.Owner[i], slices.Clone(want.Backups[i])
 		}
 	}

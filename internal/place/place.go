@@ -2,6 +2,7 @@ package place
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 )
 
@@ -91,12 +92,18 @@ func (m Map) Holds(i, rank int) bool {
 	return ok
 }
 
-// Holders lists the owner of range i, then its backups; it is empty when nobody holds the range.
-func (m Map) Holders(i int) []int {
-	if m.Owner[i] < 0 {
-		return nil
+// Holders are the owner of range i, then its backups; none when nobody holds the range.
+func (m Map) Holders(i int) iter.Seq[int] {
+	return func(yield func(rank int) bool) {
+		if m.Owner[i] < 0 || !yield(m.Owner[i]) {
+			return
+		}
+		for _, r := range m.Backups[i] {
+			if !yield(r) {
+				return
+			}
+		}
 	}
-	return append([]int{m.Owner[i]}, m.Backups[i]...)
 }
 
 // Redundancy is the number of deaths that every range survives: the fewest further holders of any range beside one, not
@@ -111,7 +118,7 @@ func (m Map) Redundancy(peers []Peer) int {
 	}
 	for i := range m.Owner {
 		n := 0
-		for _, h := range m.Holders(i) {
+		for h := range m.Holders(i) {
 			if stay(h) {
 				n++
 			}

@@ -109,7 +109,7 @@ func wanted(t *testing.T, s scene, m Map) {
 			t.Fatalf("range %d has %d backups, want %d", i, len(m.Backups[i]), want)
 		}
 		real := 0
-		for _, h := range m.Holders(i) {
+		for h := range m.Holders(i) {
 			if !s.peers[h].Keep && slices.ContainsFunc(s.peers, func(p Peer) bool { return p.Keep }) {
 				t.Fatalf("range %d: rank %d holds it though it is leaving", i, h)
 			}
@@ -118,7 +118,7 @@ func wanted(t *testing.T, s scene, m Map) {
 			}
 		}
 		if daemons > 0 && real == 0 {
-			t.Fatalf("range %d is left to browsers %v", i, m.Holders(i))
+			t.Fatalf("range %d is left to browsers %v", i, slices.Collect(m.Holders(i)))
 		}
 	}
 }
@@ -207,12 +207,12 @@ func TestSurvive(t *testing.T) {
 		}
 		for i := range s.ranges {
 			var want []int
-			for _, h := range s.have.Holders(i) {
+			for h := range s.have.Holders(i) {
 				if rank[h] >= 0 {
 					want = append(want, rank[h])
 				}
 			}
-			got := m.Holders(i)
+			got := slices.Collect(m.Holders(i))
 			if o := s.have.Owner[i]; rank[o] >= 0 && m.Owner[i] != rank[o] {
 				t.Fatalf("range %d: its living owner was replaced", i)
 			}

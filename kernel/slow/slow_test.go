@@ -35,6 +35,10 @@ func TestSlower(t *testing.T) {
 	dev := ref.New()
 	defer dev.Close()
 	want, quick := product(t, dev)
+	for range 5 { // the machine may be busy
+		_, again := product(t, dev)
+		quick = min(quick, again)
+	}
 	got, long := product(t, slow.Device(dev, 8))
 	if string(got) != string(want) {
 		t.Error("a slowed device computes other bits")

@@ -178,7 +178,7 @@ func (w *world) goneBack(p *proc, e Entry) {
 	old := w.newest
 	held := true
 	for r := range old.place.Owner {
-		held = held && slices.ContainsFunc(old.place.Holders(r), func(h int) bool {
+		held = held && slices.ContainsFunc(slices.Collect(old.place.Holders(r)), func(h int) bool {
 			x := w.procs[old.ids[h]]
 			return x != nil && !x.troubled()
 		})

@@ -335,7 +335,7 @@ func (d *schedule) kill(p *proc) {
 func (d *schedule) disaster() {
 	m := d.newest
 	var victims []*proc
-	for _, h := range m.place.Holders(d.more.IntN(len(m.place.Owner))) {
+	for h := range m.place.Holders(d.more.IntN(len(m.place.Owner))) {
 		victims = append(victims, d.procs[m.ids[h]])
 	}
 	reads := slices.ContainsFunc(m.ids, func(id uint64) bool {
@@ -423,7 +423,7 @@ func (d *schedule) lives(id uint64, victims []*proc) bool {
 func (d *schedule) held(victims []*proc) bool {
 	m := d.newest
 	for r := range m.place.Owner {
-		if !slices.ContainsFunc(m.place.Holders(r), func(h int) bool { return d.lives(m.ids[h], victims) }) {
+		if !slices.ContainsFunc(slices.Collect(m.place.Holders(r)), func(h int) bool { return d.lives(m.ids[h], victims) }) {
 			return false
 		}
 	}

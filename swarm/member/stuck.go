@@ -59,7 +59,11 @@ func (c *Core) unheld(lost []Member) (n int) {
 		dead[c.st.rank(m.ID)] = true
 	}
 	for i := range c.st.have.Owner {
-		if !slices.ContainsFunc(c.st.have.Holders(i), func(r int) bool { return !dead[r] }) {
+		gone := true
+		for r := range c.st.have.Holders(i) {
+			gone = gone && dead[r]
+		}
+		if gone {
 			n++
 		}
 	}

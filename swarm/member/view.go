@@ -115,7 +115,7 @@ func moves(from, to []uint64) []int {
 func onlyHolders(before, now place.Map, from, to []uint64) error {
 	old := moves(to, from)
 	for i := range now.Owner {
-		for _, r := range now.Holders(i) {
+		for r := range now.Holders(i) {
 			if old[r] < 0 || !before.Holds(i, old[r]) {
 				return fmt.Errorf("placement: rank %d is to hold range %d without having it", r, i)
 			}

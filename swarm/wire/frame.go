@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"sync"
 )
 
 const (
@@ -132,10 +133,14 @@ func (h *Header) put(b []byte) {
 	le.PutUint32(b[48:], crc32.Checksum(b[:48], castagnoli))
 }
 
+// headers are what headers are read into.
+var headers = sync.Pool{New: func() any { return new([HeaderSize]byte) }}
+
 // ReadHeader reads a frame's header and checks it: after that, its lengths are within their caps and its chunk within
 // its part. io.EOF means that the stream ended between two frames.
 func ReadHeader(r io.Reader) (Header, error) {
-	var b [HeaderSize]byte
+	b := headers.Get().(*[HeaderSize]byte)
+	defer headers.Put(b)
 	if _, err := io.ReadFull(r, b[:]); err != nil {
 		if err == io.EOF {
 			return Header{}, err
