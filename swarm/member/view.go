@@ -174,6 +174,7 @@ func (s *state) remove(id uint64) {
 // current is the view as self sees it.
 func (s *state) current(self uint64) View {
 	v := View{Number: s.Number, Fence: s.ViewFence, Rank: s.rank(self), Reason: s.Reason, Place: s.have}
+	v.Members = make([]Member, 0, len(s.ViewIDs))
 	for _, id := range s.ViewIDs {
 		m, _ := s.find(id)
 		v.Members = append(v.Members, m)
