@@ -218,129 +218,125 @@ TEXT ·gelu512(SB), NOSPLIT, $0-24
 	JLT     fewer4x1
 
 vectors4x1:
-	VMOVUPS     (CX)(BX*1), Z2
-	VMOVUPS     64(CX)(BX*1), Z3
-	VMOVUPS     128(CX)(BX*1), Z4
-	VMOVUPS     192(CX)(BX*1), Z5
-	VMULPS      Z2, Z2, Z6
-	VMULPS      Z3, Z3, Z7
-	VMULPS      Z4, Z4, Z8
-	VMULPS      Z5, Z5, Z9
-	VMULPS      constants<>+192(SB), Z6, Z6
-	VMULPS      constants<>+192(SB), Z7, Z7
-	VMULPS      constants<>+192(SB), Z8, Z8
-	VMULPS      constants<>+192(SB), Z9, Z9
-	VADDPS      constants<>+256(SB), Z6, Z6
-	VADDPS      constants<>+256(SB), Z7, Z7
-	VADDPS      constants<>+256(SB), Z8, Z8
-	VADDPS      constants<>+256(SB), Z9, Z9
-	VMULPS      Z6, Z2, Z6
-	VMULPS      Z7, Z3, Z7
-	VMULPS      Z8, Z4, Z8
-	VMULPS      Z9, Z5, Z9
-	VPXORD      constants<>+320(SB), Z6, Z6
-	VPXORD      constants<>+320(SB), Z7, Z7
-	VPXORD      constants<>+320(SB), Z8, Z8
-	VPXORD      constants<>+320(SB), Z9, Z9
-	VMINPS      Z6, Z1, Z6
-	VMINPS      Z7, Z1, Z7
-	VMINPS      Z8, Z1, Z8
-	VMINPS      Z9, Z1, Z9
-	VMAXPS      Z6, Z0, Z6
-	VMAXPS      Z7, Z0, Z7
-	VMAXPS      Z8, Z0, Z8
-	VMAXPS      Z9, Z0, Z9
-	VMULPS      constants<>+384(SB), Z6, Z10
-	VMULPS      constants<>+384(SB), Z7, Z11
-	VMULPS      constants<>+384(SB), Z8, Z12
-	VMULPS      constants<>+384(SB), Z9, Z13
-	VRNDSCALEPS $0x08, Z10, Z10
-	VRNDSCALEPS $0x08, Z11, Z11
-	VRNDSCALEPS $0x08, Z12, Z12
-	VRNDSCALEPS $0x08, Z13, Z13
-	VMULPS      constants<>+448(SB), Z10, Z14
-	VMULPS      constants<>+448(SB), Z11, Z15
-	VMULPS      constants<>+448(SB), Z12, Z16
-	VMULPS      constants<>+448(SB), Z13, Z17
-	VSUBPS      Z14, Z6, Z6
-	VSUBPS      Z15, Z7, Z7
-	VSUBPS      Z16, Z8, Z8
-	VSUBPS      Z17, Z9, Z9
-	VMULPS      constants<>+512(SB), Z10, Z14
-	VMULPS      constants<>+512(SB), Z11, Z15
-	VMULPS      constants<>+512(SB), Z12, Z16
-	VMULPS      constants<>+512(SB), Z13, Z17
-	VSUBPS      Z14, Z6, Z6
-	VSUBPS      Z15, Z7, Z7
-	VSUBPS      Z16, Z8, Z8
-	VSUBPS      Z17, Z9, Z9
-	VMULPS      constants<>+576(SB), Z6, Z14
-	VMULPS      constants<>+576(SB), Z7, Z15
-	VMULPS      constants<>+576(SB), Z8, Z16
-	VMULPS      constants<>+576(SB), Z9, Z17
-	VADDPS      constants<>+640(SB), Z14, Z14
-	VADDPS      constants<>+640(SB), Z15, Z15
-	VADDPS      constants<>+640(SB), Z16, Z16
-	VADDPS      constants<>+640(SB), Z17, Z17
-	VMULPS      Z6, Z14, Z14
-	VMULPS      Z7, Z15, Z15
-	VMULPS      Z8, Z16, Z16
-	VMULPS      Z9, Z17, Z17
-	VADDPS      constants<>+704(SB), Z14, Z14
-	VADDPS      constants<>+704(SB), Z15, Z15
-	VADDPS      constants<>+704(SB), Z16, Z16
-	VADDPS      constants<>+704(SB), Z17, Z17
-	VMULPS      Z6, Z14, Z14
-	VMULPS      Z7, Z15, Z15
-	VMULPS      Z8, Z16, Z16
-	VMULPS      Z9, Z17, Z17
-	VADDPS      constants<>+768(SB), Z14, Z14
-	VADDPS      constants<>+768(SB), Z15, Z15
-	VADDPS      constants<>+768(SB), Z16, Z16
-	VADDPS      constants<>+768(SB), Z17, Z17
-	VMULPS      Z6, Z14, Z14
-	VMULPS      Z7, Z15, Z15
-	VMULPS      Z8, Z16, Z16
-	VMULPS      Z9, Z17, Z17
-	VADDPS      constants<>+832(SB), Z14, Z14
-	VADDPS      constants<>+832(SB), Z15, Z15
-	VADDPS      constants<>+832(SB), Z16, Z16
-	VADDPS      constants<>+832(SB), Z17, Z17
-	VMULPS      Z6, Z6, Z18
-	VMULPS      Z7, Z7, Z19
-	VMULPS      Z8, Z8, Z20
-	VMULPS      Z9, Z9, Z21
-	VMULPS      Z18, Z14, Z14
-	VMULPS      Z19, Z15, Z15
-	VMULPS      Z20, Z16, Z16
-	VMULPS      Z21, Z17, Z17
-	VADDPS      Z6, Z14, Z6
-	VADDPS      Z7, Z15, Z7
-	VADDPS      Z8, Z16, Z8
-	VADDPS      Z9, Z17, Z9
-	VADDPS      constants<>+896(SB), Z6, Z6
-	VADDPS      constants<>+896(SB), Z7, Z7
-	VADDPS      constants<>+896(SB), Z8, Z8
-	VADDPS      constants<>+896(SB), Z9, Z9
-	VSCALEFPS   Z10, Z6, Z6
-	VSCALEFPS   Z11, Z7, Z7
-	VSCALEFPS   Z12, Z8, Z8
-	VSCALEFPS   Z13, Z9, Z9
-	VADDPS      constants<>+896(SB), Z6, Z6
-	VADDPS      constants<>+896(SB), Z7, Z7
-	VADDPS      constants<>+896(SB), Z8, Z8
-	VADDPS      constants<>+896(SB), Z9, Z9
-	VDIVPS      Z6, Z2, Z2
-	VDIVPS      Z7, Z3, Z3
-	VDIVPS      Z8, Z4, Z4
-	VDIVPS      Z9, Z5, Z5
-	VMOVUPS     Z2, (AX)(BX*1)
-	VMOVUPS     Z3, 64(AX)(BX*1)
-	VMOVUPS     Z4, 128(AX)(BX*1)
-	VMOVUPS     Z5, 192(AX)(BX*1)
-	ADDQ        $0x00000100, BX
-	SUBQ        $0x40, DX
-	JGE         vectors4x1
+	VMOVUPS      (CX)(BX*1), Z2
+	VMOVUPS      64(CX)(BX*1), Z3
+	VMOVUPS      128(CX)(BX*1), Z4
+	VMOVUPS      192(CX)(BX*1), Z5
+	VMULPS       Z2, Z2, Z6
+	VMULPS       Z3, Z3, Z7
+	VMULPS       Z4, Z4, Z8
+	VMULPS       Z5, Z5, Z9
+	VMULPS       constants<>+192(SB), Z6, Z6
+	VMULPS       constants<>+192(SB), Z7, Z7
+	VMULPS       constants<>+192(SB), Z8, Z8
+	VMULPS       constants<>+192(SB), Z9, Z9
+	VADDPS       constants<>+256(SB), Z6, Z6
+	VADDPS       constants<>+256(SB), Z7, Z7
+	VADDPS       constants<>+256(SB), Z8, Z8
+	VADDPS       constants<>+256(SB), Z9, Z9
+	VMULPS       Z6, Z2, Z6
+	VMULPS       Z7, Z3, Z7
+	VMULPS       Z8, Z4, Z8
+	VMULPS       Z9, Z5, Z9
+	VPXORD       constants<>+320(SB), Z6, Z6
+	VPXORD       constants<>+320(SB), Z7, Z7
+	VPXORD       constants<>+320(SB), Z8, Z8
+	VPXORD       constants<>+320(SB), Z9, Z9
+	VMINPS       Z6, Z1, Z6
+	VMINPS       Z7, Z1, Z7
+	VMINPS       Z8, Z1, Z8
+	VMINPS       Z9, Z1, Z9
+	VMAXPS       Z6, Z0, Z6
+	VMAXPS       Z7, Z0, Z7
+	VMAXPS       Z8, Z0, Z8
+	VMAXPS       Z9, Z0, Z9
+	VMULPS       constants<>+384(SB), Z6, Z10
+	VMULPS       constants<>+384(SB), Z7, Z11
+	VMULPS       constants<>+384(SB), Z8, Z12
+	VMULPS       constants<>+384(SB), Z9, Z13
+	VRNDSCALEPS  $0x08, Z10, Z10
+	VRNDSCALEPS  $0x08, Z11, Z11
+	VRNDSCALEPS  $0x08, Z12, Z12
+	VRNDSCALEPS  $0x08, Z13, Z13
+	VFNMADD231PS constants<>+448(SB), Z10, Z6
+	VFNMADD231PS constants<>+448(SB), Z11, Z7
+	VFNMADD231PS constants<>+448(SB), Z12, Z8
+	VFNMADD231PS constants<>+448(SB), Z13, Z9
+	VMULPS       constants<>+512(SB), Z10, Z14
+	VMULPS       constants<>+512(SB), Z11, Z15
+	VMULPS       constants<>+512(SB), Z12, Z16
+	VMULPS       constants<>+512(SB), Z13, Z17
+	VSUBPS       Z14, Z6, Z6
+	VSUBPS       Z15, Z7, Z7
+	VSUBPS       Z16, Z8, Z8
+	VSUBPS       Z17, Z9, Z9
+	VMULPS       constants<>+576(SB), Z6, Z14
+	VMULPS       constants<>+576(SB), Z7, Z15
+	VMULPS       constants<>+576(SB), Z8, Z16
+	VMULPS       constants<>+576(SB), Z9, Z17
+	VADDPS       constants<>+640(SB), Z14, Z14
+	VADDPS       constants<>+640(SB), Z15, Z15
+	VADDPS       constants<>+640(SB), Z16, Z16
+	VADDPS       constants<>+640(SB), Z17, Z17
+	VMULPS       Z6, Z14, Z14
+	VMULPS       Z7, Z15, Z15
+	VMULPS       Z8, Z16, Z16
+	VMULPS       Z9, Z17, Z17
+	VADDPS       constants<>+704(SB), Z14, Z14
+	VADDPS       constants<>+704(SB), Z15, Z15
+	VADDPS       constants<>+704(SB), Z16, Z16
+	VADDPS       constants<>+704(SB), Z17, Z17
+	VMULPS       Z6, Z14, Z14
+	VMULPS       Z7, Z15, Z15
+	VMULPS       Z8, Z16, Z16
+	VMULPS       Z9, Z17, Z17
+	VADDPS       constants<>+768(SB), Z14, Z14
+	VADDPS       constants<>+768(SB), Z15, Z15
+	VADDPS       constants<>+768(SB), Z16, Z16
+	VADDPS       constants<>+768(SB), Z17, Z17
+	VMULPS       Z6, Z14, Z14
+	VMULPS       Z7, Z15, Z15
+	VMULPS       Z8, Z16, Z16
+	VMULPS       Z9, Z17, Z17
+	VADDPS       constants<>+832(SB), Z14, Z14
+	VADDPS       constants<>+832(SB), Z15, Z15
+	VADDPS       constants<>+832(SB), Z16, Z16
+	VADDPS       constants<>+832(SB), Z17, Z17
+	VMULPS       Z6, Z6, Z18
+	VMULPS       Z18, Z14, Z14
+	VMULPS       Z7, Z7, Z18
+	VMULPS       Z18, Z15, Z15
+	VMULPS       Z8, Z8, Z18
+	VMULPS       Z18, Z16, Z16
+	VMULPS       Z9, Z9, Z18
+	VMULPS       Z18, Z17, Z17
+	VADDPS       Z6, Z14, Z6
+	VADDPS       Z7, Z15, Z7
+	VADDPS       Z8, Z16, Z8
+	VADDPS       Z9, Z17, Z9
+	VADDPS       constants<>+896(SB), Z6, Z6
+	VADDPS       constants<>+896(SB), Z7, Z7
+	VADDPS       constants<>+896(SB), Z8, Z8
+	VADDPS       constants<>+896(SB), Z9, Z9
+	VSCALEFPS    Z10, Z6, Z6
+	VSCALEFPS    Z11, Z7, Z7
+	VSCALEFPS    Z12, Z8, Z8
+	VSCALEFPS    Z13, Z9, Z9
+	VADDPS       constants<>+896(SB), Z6, Z6
+	VADDPS       constants<>+896(SB), Z7, Z7
+	VADDPS       constants<>+896(SB), Z8, Z8
+	VADDPS       constants<>+896(SB), Z9, Z9
+	VDIVPS       Z6, Z2, Z2
+	VDIVPS       Z7, Z3, Z3
+	VDIVPS       Z8, Z4, Z4
+	VDIVPS       Z9, Z5, Z5
+	VMOVUPS      Z2, (AX)(BX*1)
+	VMOVUPS      Z3, 64(AX)(BX*1)
+	VMOVUPS      Z4, 128(AX)(BX*1)
+	VMOVUPS      Z5, 192(AX)(BX*1)
+	ADDQ         $0x00000100, BX
+	SUBQ         $0x40, DX
+	JGE          vectors4x1
 
 fewer4x1:
 	ADDQ $0x40, DX
@@ -348,69 +344,67 @@ fewer4x1:
 	JLT  fewer2x1
 
 vectors2x1:
-	VMOVUPS     (CX)(BX*1), Z2
-	VMOVUPS     64(CX)(BX*1), Z3
-	VMULPS      Z2, Z2, Z4
-	VMULPS      Z3, Z3, Z5
-	VMULPS      constants<>+192(SB), Z4, Z4
-	VMULPS      constants<>+192(SB), Z5, Z5
-	VADDPS      constants<>+256(SB), Z4, Z4
-	VADDPS      constants<>+256(SB), Z5, Z5
-	VMULPS      Z4, Z2, Z4
-	VMULPS      Z5, Z3, Z5
-	VPXORD      constants<>+320(SB), Z4, Z4
-	VPXORD      constants<>+320(SB), Z5, Z5
-	VMINPS      Z4, Z1, Z4
-	VMINPS      Z5, Z1, Z5
-	VMAXPS      Z4, Z0, Z4
-	VMAXPS      Z5, Z0, Z5
-	VMULPS      constants<>+384(SB), Z4, Z6
-	VMULPS      constants<>+384(SB), Z5, Z7
-	VRNDSCALEPS $0x08, Z6, Z6
-	VRNDSCALEPS $0x08, Z7, Z7
-	VMULPS      constants<>+448(SB), Z6, Z8
-	VMULPS      constants<>+448(SB), Z7, Z9
-	VSUBPS      Z8, Z4, Z4
-	VSUBPS      Z9, Z5, Z5
-	VMULPS      constants<>+512(SB), Z6, Z8
-	VMULPS      constants<>+512(SB), Z7, Z9
-	VSUBPS      Z8, Z4, Z4
-	VSUBPS      Z9, Z5, Z5
-	VMULPS      constants<>+576(SB), Z4, Z8
-	VMULPS      constants<>+576(SB), Z5, Z9
-	VADDPS      constants<>+640(SB), Z8, Z8
-	VADDPS      constants<>+640(SB), Z9, Z9
-	VMULPS      Z4, Z8, Z8
-	VMULPS      Z5, Z9, Z9
-	VADDPS      constants<>+704(SB), Z8, Z8
-	VADDPS      constants<>+704(SB), Z9, Z9
-	VMULPS      Z4, Z8, Z8
-	VMULPS      Z5, Z9, Z9
-	VADDPS      constants<>+768(SB), Z8, Z8
-	VADDPS      constants<>+768(SB), Z9, Z9
-	VMULPS      Z4, Z8, Z8
-	VMULPS      Z5, Z9, Z9
-	VADDPS      constants<>+832(SB), Z8, Z8
-	VADDPS      constants<>+832(SB), Z9, Z9
-	VMULPS      Z4, Z4, Z10
-	VMULPS      Z5, Z5, Z11
-	VMULPS      Z10, Z8, Z8
-	VMULPS      Z11, Z9, Z9
-	VADDPS      Z4, Z8, Z4
-	VADDPS      Z5, Z9, Z5
-	VADDPS      constants<>+896(SB), Z4, Z4
-	VADDPS      constants<>+896(SB), Z5, Z5
-	VSCALEFPS   Z6, Z4, Z4
-	VSCALEFPS   Z7, Z5, Z5
-	VADDPS      constants<>+896(SB), Z4, Z4
-	VADDPS      constants<>+896(SB), Z5, Z5
-	VDIVPS      Z4, Z2, Z2
-	VDIVPS      Z5, Z3, Z3
-	VMOVUPS     Z2, (AX)(BX*1)
-	VMOVUPS     Z3, 64(AX)(BX*1)
-	ADDQ        $0x00000080, BX
-	SUBQ        $0x20, DX
-	JGE         vectors2x1
+	VMOVUPS      (CX)(BX*1), Z2
+	VMOVUPS      64(CX)(BX*1), Z3
+	VMULPS       Z2, Z2, Z4
+	VMULPS       Z3, Z3, Z5
+	VMULPS       constants<>+192(SB), Z4, Z4
+	VMULPS       constants<>+192(SB), Z5, Z5
+	VADDPS       constants<>+256(SB), Z4, Z4
+	VADDPS       constants<>+256(SB), Z5, Z5
+	VMULPS       Z4, Z2, Z4
+	VMULPS       Z5, Z3, Z5
+	VPXORD       constants<>+320(SB), Z4, Z4
+	VPXORD       constants<>+320(SB), Z5, Z5
+	VMINPS       Z4, Z1, Z4
+	VMINPS       Z5, Z1, Z5
+	VMAXPS       Z4, Z0, Z4
+	VMAXPS       Z5, Z0, Z5
+	VMULPS       constants<>+384(SB), Z4, Z6
+	VMULPS       constants<>+384(SB), Z5, Z7
+	VRNDSCALEPS  $0x08, Z6, Z6
+	VRNDSCALEPS  $0x08, Z7, Z7
+	VFNMADD231PS constants<>+448(SB), Z6, Z4
+	VFNMADD231PS constants<>+448(SB), Z7, Z5
+	VMULPS       constants<>+512(SB), Z6, Z8
+	VMULPS       constants<>+512(SB), Z7, Z9
+	VSUBPS       Z8, Z4, Z4
+	VSUBPS       Z9, Z5, Z5
+	VMULPS       constants<>+576(SB), Z4, Z8
+	VMULPS       constants<>+576(SB), Z5, Z9
+	VADDPS       constants<>+640(SB), Z8, Z8
+	VADDPS       constants<>+640(SB), Z9, Z9
+	VMULPS       Z4, Z8, Z8
+	VMULPS       Z5, Z9, Z9
+	VADDPS       constants<>+704(SB), Z8, Z8
+	VADDPS       constants<>+704(SB), Z9, Z9
+	VMULPS       Z4, Z8, Z8
+	VMULPS       Z5, Z9, Z9
+	VADDPS       constants<>+768(SB), Z8, Z8
+	VADDPS       constants<>+768(SB), Z9, Z9
+	VMULPS       Z4, Z8, Z8
+	VMULPS       Z5, Z9, Z9
+	VADDPS       constants<>+832(SB), Z8, Z8
+	VADDPS       constants<>+832(SB), Z9, Z9
+	VMULPS       Z4, Z4, Z10
+	VMULPS       Z10, Z8, Z8
+	VMULPS       Z5, Z5, Z10
+	VMULPS       Z10, Z9, Z9
+	VADDPS       Z4, Z8, Z4
+	VADDPS       Z5, Z9, Z5
+	VADDPS       constants<>+896(SB), Z4, Z4
+	VADDPS       constants<>+896(SB), Z5, Z5
+	VSCALEFPS    Z6, Z4, Z4
+	VSCALEFPS    Z7, Z5, Z5
+	VADDPS       constants<>+896(SB), Z4, Z4
+	VADDPS       constants<>+896(SB), Z5, Z5
+	VDIVPS       Z4, Z2, Z2
+	VDIVPS       Z5, Z3, Z3
+	VMOVUPS      Z2, (AX)(BX*1)
+	VMOVUPS      Z3, 64(AX)(BX*1)
+	ADDQ         $0x00000080, BX
+	SUBQ         $0x20, DX
+	JGE          vectors2x1
 
 fewer2x1:
 	ADDQ $0x20, DX
@@ -418,78 +412,76 @@ fewer2x1:
 	JLT  tail1
 
 vectors1x1:
-	VMOVUPS     (CX)(BX*1), Z2
-	VMULPS      Z2, Z2, Z3
-	VMULPS      constants<>+192(SB), Z3, Z3
-	VADDPS      constants<>+256(SB), Z3, Z3
-	VMULPS      Z3, Z2, Z3
-	VPXORD      constants<>+320(SB), Z3, Z3
-	VMINPS      Z3, Z1, Z3
-	VMAXPS      Z3, Z0, Z3
-	VMULPS      constants<>+384(SB), Z3, Z4
-	VRNDSCALEPS $0x08, Z4, Z4
-	VMULPS      constants<>+448(SB), Z4, Z5
-	VSUBPS      Z5, Z3, Z3
-	VMULPS      constants<>+512(SB), Z4, Z5
-	VSUBPS      Z5, Z3, Z3
-	VMULPS      constants<>+576(SB), Z3, Z5
-	VADDPS      constants<>+640(SB), Z5, Z5
-	VMULPS      Z3, Z5, Z5
-	VADDPS      constants<>+704(SB), Z5, Z5
-	VMULPS      Z3, Z5, Z5
-	VADDPS      constants<>+768(SB), Z5, Z5
-	VMULPS      Z3, Z5, Z5
-	VADDPS      constants<>+832(SB), Z5, Z5
-	VMULPS      Z3, Z3, Z6
-	VMULPS      Z6, Z5, Z5
-	VADDPS      Z3, Z5, Z3
-	VADDPS      constants<>+896(SB), Z3, Z3
-	VSCALEFPS   Z4, Z3, Z3
-	VADDPS      constants<>+896(SB), Z3, Z3
-	VDIVPS      Z3, Z2, Z2
-	VMOVUPS     Z2, (AX)(BX*1)
-	ADDQ        $0x00000040, BX
-	SUBQ        $0x10, DX
-	JGE         vectors1x1
+	VMOVUPS      (CX)(BX*1), Z2
+	VMULPS       Z2, Z2, Z3
+	VMULPS       constants<>+192(SB), Z3, Z3
+	VADDPS       constants<>+256(SB), Z3, Z3
+	VMULPS       Z3, Z2, Z3
+	VPXORD       constants<>+320(SB), Z3, Z3
+	VMINPS       Z3, Z1, Z3
+	VMAXPS       Z3, Z0, Z3
+	VMULPS       constants<>+384(SB), Z3, Z4
+	VRNDSCALEPS  $0x08, Z4, Z4
+	VFNMADD231PS constants<>+448(SB), Z4, Z3
+	VMULPS       constants<>+512(SB), Z4, Z5
+	VSUBPS       Z5, Z3, Z3
+	VMULPS       constants<>+576(SB), Z3, Z5
+	VADDPS       constants<>+640(SB), Z5, Z5
+	VMULPS       Z3, Z5, Z5
+	VADDPS       constants<>+704(SB), Z5, Z5
+	VMULPS       Z3, Z5, Z5
+	VADDPS       constants<>+768(SB), Z5, Z5
+	VMULPS       Z3, Z5, Z5
+	VADDPS       constants<>+832(SB), Z5, Z5
+	VMULPS       Z3, Z3, Z6
+	VMULPS       Z6, Z5, Z5
+	VADDPS       Z3, Z5, Z3
+	VADDPS       constants<>+896(SB), Z3, Z3
+	VSCALEFPS    Z4, Z3, Z3
+	VADDPS       constants<>+896(SB), Z3, Z3
+	VDIVPS       Z3, Z2, Z2
+	VMOVUPS      Z2, (AX)(BX*1)
+	ADDQ         $0x00000040, BX
+	SUBQ         $0x10, DX
+	JGE          vectors1x1
 
 tail1:
-	ADDQ        $0x10, DX
-	JZ          done1
-	LEAQ        masks<>+64(SB), SI
-	SHLQ        $0x02, DX
-	SUBQ        DX, SI
-	VMOVDQU32   (SI), Z2
-	VPTESTMD    Z2, Z2, K1
-	VMOVUPS.Z   (CX)(BX*1), K1, Z2
-	VMULPS      Z2, Z2, Z3
-	VMULPS      constants<>+192(SB), Z3, Z3
-	VADDPS      constants<>+256(SB), Z3, Z3
-	VMULPS      Z3, Z2, Z3
-	VPXORD      constants<>+320(SB), Z3, Z3
-	VMINPS      Z3, Z1, Z1
-	VMAXPS      Z1, Z0, Z0
-	VMULPS      constants<>+384(SB), Z0, Z1
-	VRNDSCALEPS $0x08, Z1, Z1
-	VMULPS      constants<>+448(SB), Z1, Z3
-	VSUBPS      Z3, Z0, Z0
-	VMULPS      constants<>+512(SB), Z1, Z3
-	VSUBPS      Z3, Z0, Z0
-	VMULPS      constants<>+576(SB), Z0, Z3
-	VADDPS      constants<>+640(SB), Z3, Z3
-	VMULPS      Z0, Z3, Z3
-	VADDPS      constants<>+704(SB), Z3, Z3
-	VMULPS      Z0, Z3, Z3
-	VADDPS      constants<>+768(SB), Z3, Z3
-	VMULPS      Z0, Z3, Z3
-	VADDPS      constants<>+832(SB), Z3, Z3
-	VMULPS      Z0, Z0, Z4
-	VMULPS      Z4, Z3, Z3
-	VADDPS      Z0, Z3, Z0
-	VADDPS      constants<>+896(SB), Z0, Z0
-	VSCALEFPS   Z1, Z0, Z0
-	VADDPS      constants<>+896(SB), Z0, Z0
-	VDIVPS      Z0, Z2, Z0
-	VMOVUPS     Z0, K1, (AX)(BX*1)
+	ADDQ         $0x10, DX
+	JZ           done1
+	LEAQ         masks<>+64(SB), SI
+	SHLQ         $0x02, DX
+	SUBQ         DX, SI
+	VMOVDQU32    (SI), Z2
+	VPTESTMD     Z2, Z2, K1
+	VMOVUPS.Z    (CX)(BX*1), K1, Z2
+	VMULPS       Z2, Z2, Z3
+	VMULPS       constants<>+192(SB), Z3, Z3
+	VADDPS       constants<>+256(SB), Z3, Z3
+	VMULPS       Z3, Z2, Z3
+	VPXORD       constants<>+320(SB), Z3, Z3
+	VMINPS       Z3, Z1, Z1
+	VMAXPS       Z1, Z0, Z0
+	VMULPS       constants<>+384(SB), Z0, Z1
+	VRNDSCALEPS  $0x08, Z1, Z1
+	VFNMADD231PS constants<>+448(SB), Z1, Z0
+	VMULPS       constants<>+512(SB), Z1, Z3
+	VSUBPS       Z3, Z0, Z0
+	VMULPS       constants<>+576(SB), Z0, Z3
+	VADDPS       constants<>+640(SB), Z3, Z3
+	VMULPS       Z0, Z3, Z3
+	VADDPS       constants<>+704(SB), Z3, Z3
+	VMULPS       Z0, Z3, Z3
+	VADDPS       constants<>+768(SB), Z3, Z3
+	VMULPS       Z0, Z3, Z3
+	VADDPS       constants<>+832(SB), Z3, Z3
+	VMULPS       Z0, Z0, Z4
+	VMULPS       Z4, Z3, Z3
+	VADDPS       Z0, Z3, Z0
+	VADDPS       constants<>+896(SB), Z0, Z0
+	VSCALEFPS    Z1, Z0, Z0
+	VADDPS       constants<>+896(SB), Z0, Z0
+	VDIVPS       Z0, Z2, Z0
+	VMOVUPS      Z0, K1, (AX)(BX*1)
 
 done1:
 	VZEROUPPER
@@ -512,173 +504,169 @@ TEXT ·geluBackward512(SB), NOSPLIT, $0-32
 	JLT     fewer4x1
 
 vectors4x1:
-	VMOVUPS     (CX)(SI*1), Z5
-	VMOVUPS     64(CX)(SI*1), Z6
-	VMOVUPS     128(CX)(SI*1), Z7
-	VMOVUPS     192(CX)(SI*1), Z8
-	VMINPS      Z5, Z3, Z5
-	VMINPS      Z6, Z3, Z6
-	VMINPS      Z7, Z3, Z7
-	VMINPS      Z8, Z3, Z8
-	VMAXPS      Z5, Z2, Z5
-	VMAXPS      Z6, Z2, Z6
-	VMAXPS      Z7, Z2, Z7
-	VMAXPS      Z8, Z2, Z8
-	VMULPS      Z5, Z5, Z9
-	VMULPS      Z6, Z6, Z10
-	VMULPS      Z7, Z7, Z11
-	VMULPS      Z8, Z8, Z12
-	VMULPS      constants<>+192(SB), Z9, Z13
-	VMULPS      constants<>+192(SB), Z10, Z14
-	VMULPS      constants<>+192(SB), Z11, Z15
-	VMULPS      constants<>+192(SB), Z12, Z16
-	VADDPS      constants<>+256(SB), Z13, Z13
-	VADDPS      constants<>+256(SB), Z14, Z14
-	VADDPS      constants<>+256(SB), Z15, Z15
-	VADDPS      constants<>+256(SB), Z16, Z16
-	VMULPS      Z13, Z5, Z13
-	VMULPS      Z14, Z6, Z14
-	VMULPS      Z15, Z7, Z15
-	VMULPS      Z16, Z8, Z16
-	VPXORD      constants<>+320(SB), Z13, Z13
-	VPXORD      constants<>+320(SB), Z14, Z14
-	VPXORD      constants<>+320(SB), Z15, Z15
-	VPXORD      constants<>+320(SB), Z16, Z16
-	VMINPS      Z13, Z1, Z13
-	VMINPS      Z14, Z1, Z14
-	VMINPS      Z15, Z1, Z15
-	VMINPS      Z16, Z1, Z16
-	VMAXPS      Z13, Z0, Z13
-	VMAXPS      Z14, Z0, Z14
-	VMAXPS      Z15, Z0, Z15
-	VMAXPS      Z16, Z0, Z16
-	VMULPS      constants<>+384(SB), Z13, Z17
-	VMULPS      constants<>+384(SB), Z14, Z18
-	VMULPS      constants<>+384(SB), Z15, Z19
-	VMULPS      constants<>+384(SB), Z16, Z20
-	VRNDSCALEPS $0x08, Z17, Z17
-	VRNDSCALEPS $0x08, Z18, Z18
-	VRNDSCALEPS $0x08, Z19, Z19
-	VRNDSCALEPS $0x08, Z20, Z20
-	VMULPS      constants<>+448(SB), Z17, Z21
-	VMULPS      constants<>+448(SB), Z18, Z22
-	VMULPS      constants<>+448(SB), Z19, Z23
-	VMULPS      constants<>+448(SB), Z20, Z24
-	VSUBPS      Z21, Z13, Z13
-	VSUBPS      Z22, Z14, Z14
-	VSUBPS      Z23, Z15, Z15
-	VSUBPS      Z24, Z16, Z16
-	VMULPS      constants<>+512(SB), Z17, Z21
-	VMULPS      constants<>+512(SB), Z18, Z22
-	VMULPS      constants<>+512(SB), Z19, Z23
-	VMULPS      constants<>+512(SB), Z20, Z24
-	VSUBPS      Z21, Z13, Z13
-	VSUBPS      Z22, Z14, Z14
-	VSUBPS      Z23, Z15, Z15
-	VSUBPS      Z24, Z16, Z16
-	VMULPS      constants<>+576(SB), Z13, Z21
-	VMULPS      constants<>+576(SB), Z14, Z22
-	VMULPS      constants<>+576(SB), Z15, Z23
-	VMULPS      constants<>+576(SB), Z16, Z24
-	VADDPS      constants<>+640(SB), Z21, Z21
-	VADDPS      constants<>+640(SB), Z22, Z22
-	VADDPS      constants<>+640(SB), Z23, Z23
-	VADDPS      constants<>+640(SB), Z24, Z24
-	VMULPS      Z13, Z21, Z21
-	VMULPS      Z14, Z22, Z22
-	VMULPS      Z15, Z23, Z23
-	VMULPS      Z16, Z24, Z24
-	VADDPS      constants<>+704(SB), Z21, Z21
-	VADDPS      constants<>+704(SB), Z22, Z22
-	VADDPS      constants<>+704(SB), Z23, Z23
-	VADDPS      constants<>+704(SB), Z24, Z24
-	VMULPS      Z13, Z21, Z21
-	VMULPS      Z14, Z22, Z22
-	VMULPS      Z15, Z23, Z23
-	VMULPS      Z16, Z24, Z24
-	VADDPS      constants<>+768(SB), Z21, Z21
-	VADDPS      constants<>+768(SB), Z22, Z22
-	VADDPS      constants<>+768(SB), Z23, Z23
-	VADDPS      constants<>+768(SB), Z24, Z24
-	VMULPS      Z13, Z21, Z21
-	VMULPS      Z14, Z22, Z22
-	VMULPS      Z15, Z23, Z23
-	VMULPS      Z16, Z24, Z24
-	VADDPS      constants<>+832(SB), Z21, Z21
-	VADDPS      constants<>+832(SB), Z22, Z22
-	VADDPS      constants<>+832(SB), Z23, Z23
-	VADDPS      constants<>+832(SB), Z24, Z24
-	VMULPS      Z13, Z13, Z25
-	VMULPS      Z14, Z14, Z26
-	VMULPS      Z15, Z15, Z27
-	VMULPS      Z16, Z16, Z28
-	VMULPS      Z25, Z21, Z21
-	VMULPS      Z26, Z22, Z22
-	VMULPS      Z27, Z23, Z23
-	VMULPS      Z28, Z24, Z24
-	VADDPS      Z13, Z21, Z13
-	VADDPS      Z14, Z22, Z14
-	VADDPS      Z15, Z23, Z15
-	VADDPS      Z16, Z24, Z16
-	VADDPS      constants<>+896(SB), Z13, Z13
-	VADDPS      constants<>+896(SB), Z14, Z14
-	VADDPS      constants<>+896(SB), Z15, Z15
-	VADDPS      constants<>+896(SB), Z16, Z16
-	VSCALEFPS   Z17, Z13, Z13
-	VSCALEFPS   Z18, Z14, Z14
-	VSCALEFPS   Z19, Z15, Z15
-	VSCALEFPS   Z20, Z16, Z16
-	VADDPS      Z4, Z13, Z17
-	VADDPS      Z4, Z14, Z18
-	VADDPS      Z4, Z15, Z19
-	VADDPS      Z4, Z16, Z20
-	VDIVPS      Z17, Z4, Z17
-	VDIVPS      Z18, Z4, Z18
-	VDIVPS      Z19, Z4, Z19
-	VDIVPS      Z20, Z4, Z20
-	VMULPS      constants<>+1088(SB), Z9, Z9
-	VMULPS      constants<>+1088(SB), Z10, Z10
-	VMULPS      constants<>+1088(SB), Z11, Z11
-	VMULPS      constants<>+1088(SB), Z12, Z12
-	VADDPS      constants<>+256(SB), Z9, Z9
-	VADDPS      constants<>+256(SB), Z10, Z10
-	VADDPS      constants<>+256(SB), Z11, Z11
-	VADDPS      constants<>+256(SB), Z12, Z12
-	VMULPS      Z17, Z13, Z13
-	VMULPS      Z18, Z14, Z14
-	VMULPS      Z19, Z15, Z15
-	VMULPS      Z20, Z16, Z16
-	VMULPS      Z13, Z5, Z5
-	VMULPS      Z14, Z6, Z6
-	VMULPS      Z15, Z7, Z7
-	VMULPS      Z16, Z8, Z8
-	VMULPS      Z9, Z5, Z5
-	VMULPS      Z10, Z6, Z6
-	VMULPS      Z11, Z7, Z7
-	VMULPS      Z12, Z8, Z8
-	VADDPS      Z4, Z5, Z5
-	VADDPS      Z4, Z6, Z6
-	VADDPS      Z4, Z7, Z7
-	VADDPS      Z4, Z8, Z8
-	VMOVUPS     (DX)(SI*1), Z9
-	VMOVUPS     64(DX)(SI*1), Z10
-	VMOVUPS     128(DX)(SI*1), Z11
-	VMOVUPS     192(DX)(SI*1), Z12
-	VMULPS      Z5, Z17, Z5
-	VMULPS      Z6, Z18, Z6
-	VMULPS      Z7, Z19, Z7
-	VMULPS      Z8, Z20, Z8
-	VMULPS      Z5, Z9, Z5
-	VMULPS      Z6, Z10, Z6
-	VMULPS      Z7, Z11, Z7
-	VMULPS      Z8, Z12, Z8
-	VMOVUPS     Z5, (AX)(SI*1)
-	VMOVUPS     Z6, 64(AX)(SI*1)
-	VMOVUPS     Z7, 128(AX)(SI*1)
-	VMOVUPS     Z8, 192(AX)(SI*1)
-	ADDQ        $0x00000100, SI
-	SUBQ        $0x40, BX
-	JGE         vectors4x1
+	VMOVUPS      (CX)(SI*1), Z5
+	VMOVUPS      64(CX)(SI*1), Z6
+	VMOVUPS      128(CX)(SI*1), Z7
+	VMOVUPS      192(CX)(SI*1), Z8
+	VMINPS       Z5, Z3, Z5
+	VMINPS       Z6, Z3, Z6
+	VMINPS       Z7, Z3, Z7
+	VMINPS       Z8, Z3, Z8
+	VMAXPS       Z5, Z2, Z5
+	VMAXPS       Z6, Z2, Z6
+	VMAXPS       Z7, Z2, Z7
+	VMAXPS       Z8, Z2, Z8
+	VMULPS       Z5, Z5, Z9
+	VMULPS       Z6, Z6, Z10
+	VMULPS       Z7, Z7, Z11
+	VMULPS       Z8, Z8, Z12
+	VMULPS       constants<>+192(SB), Z9, Z13
+	VMULPS       constants<>+192(SB), Z10, Z14
+	VMULPS       constants<>+192(SB), Z11, Z15
+	VMULPS       constants<>+192(SB), Z12, Z16
+	VADDPS       constants<>+256(SB), Z13, Z13
+	VADDPS       constants<>+256(SB), Z14, Z14
+	VADDPS       constants<>+256(SB), Z15, Z15
+	VADDPS       constants<>+256(SB), Z16, Z16
+	VMULPS       Z13, Z5, Z13
+	VMULPS       Z14, Z6, Z14
+	VMULPS       Z15, Z7, Z15
+	VMULPS       Z16, Z8, Z16
+	VPXORD       constants<>+320(SB), Z13, Z13
+	VPXORD       constants<>+320(SB), Z14, Z14
+	VPXORD       constants<>+320(SB), Z15, Z15
+	VPXORD       constants<>+320(SB), Z16, Z16
+	VMINPS       Z13, Z1, Z13
+	VMINPS       Z14, Z1, Z14
+	VMINPS       Z15, Z1, Z15
+	VMINPS       Z16, Z1, Z16
+	VMAXPS       Z13, Z0, Z13
+	VMAXPS       Z14, Z0, Z14
+	VMAXPS       Z15, Z0, Z15
+	VMAXPS       Z16, Z0, Z16
+	VMULPS       constants<>+384(SB), Z13, Z17
+	VMULPS       constants<>+384(SB), Z14, Z18
+	VMULPS       constants<>+384(SB), Z15, Z19
+	VMULPS       constants<>+384(SB), Z16, Z20
+	VRNDSCALEPS  $0x08, Z17, Z17
+	VRNDSCALEPS  $0x08, Z18, Z18
+	VRNDSCALEPS  $0x08, Z19, Z19
+	VRNDSCALEPS  $0x08, Z20, Z20
+	VFNMADD231PS constants<>+448(SB), Z17, Z13
+	VFNMADD231PS constants<>+448(SB), Z18, Z14
+	VFNMADD231PS constants<>+448(SB), Z19, Z15
+	VFNMADD231PS constants<>+448(SB), Z20, Z16
+	VMULPS       constants<>+512(SB), Z17, Z21
+	VMULPS       constants<>+512(SB), Z18, Z22
+	VMULPS       constants<>+512(SB), Z19, Z23
+	VMULPS       constants<>+512(SB), Z20, Z24
+	VSUBPS       Z21, Z13, Z13
+	VSUBPS       Z22, Z14, Z14
+	VSUBPS       Z23, Z15, Z15
+	VSUBPS       Z24, Z16, Z16
+	VMULPS       constants<>+576(SB), Z13, Z21
+	VMULPS       constants<>+576(SB), Z14, Z22
+	VMULPS       constants<>+576(SB), Z15, Z23
+	VMULPS       constants<>+576(SB), Z16, Z24
+	VADDPS       constants<>+640(SB), Z21, Z21
+	VADDPS       constants<>+640(SB), Z22, Z22
+	VADDPS       constants<>+640(SB), Z23, Z23
+	VADDPS       constants<>+640(SB), Z24, Z24
+	VMULPS       Z13, Z21, Z21
+	VMULPS       Z14, Z22, Z22
+	VMULPS       Z15, Z23, Z23
+	VMULPS       Z16, Z24, Z24
+	VADDPS       constants<>+704(SB), Z21, Z21
+	VADDPS       constants<>+704(SB), Z22, Z22
+	VADDPS       constants<>+704(SB), Z23, Z23
+	VADDPS       constants<>+704(SB), Z24, Z24
+	VMULPS       Z13, Z21, Z21
+	VMULPS       Z14, Z22, Z22
+	VMULPS       Z15, Z23, Z23
+	VMULPS       Z16, Z24, Z24
+	VADDPS       constants<>+768(SB), Z21, Z21
+	VADDPS       constants<>+768(SB), Z22, Z22
+	VADDPS       constants<>+768(SB), Z23, Z23
+	VADDPS       constants<>+768(SB), Z24, Z24
+	VMULPS       Z13, Z21, Z21
+	VMULPS       Z14, Z22, Z22
+	VMULPS       Z15, Z23, Z23
+	VMULPS       Z16, Z24, Z24
+	VADDPS       constants<>+832(SB), Z21, Z21
+	VADDPS       constants<>+832(SB), Z22, Z22
+	VADDPS       constants<>+832(SB), Z23, Z23
+	VADDPS       constants<>+832(SB), Z24, Z24
+	VMULPS       Z13, Z13, Z25
+	VMULPS       Z25, Z21, Z21
+	VMULPS       Z14, Z14, Z25
+	VMULPS       Z25, Z22, Z22
+	VMULPS       Z15, Z15, Z25
+	VMULPS       Z25, Z23, Z23
+	VMULPS       Z16, Z16, Z25
+	VMULPS       Z25, Z24, Z24
+	VADDPS       Z13, Z21, Z13
+	VADDPS       Z14, Z22, Z14
+	VADDPS       Z15, Z23, Z15
+	VADDPS       Z16, Z24, Z16
+	VADDPS       constants<>+896(SB), Z13, Z13
+	VADDPS       constants<>+896(SB), Z14, Z14
+	VADDPS       constants<>+896(SB), Z15, Z15
+	VADDPS       constants<>+896(SB), Z16, Z16
+	VSCALEFPS    Z17, Z13, Z13
+	VSCALEFPS    Z18, Z14, Z14
+	VSCALEFPS    Z19, Z15, Z15
+	VSCALEFPS    Z20, Z16, Z16
+	VADDPS       Z4, Z13, Z17
+	VADDPS       Z4, Z14, Z18
+	VADDPS       Z4, Z15, Z19
+	VADDPS       Z4, Z16, Z20
+	VDIVPS       Z17, Z4, Z17
+	VDIVPS       Z18, Z4, Z18
+	VDIVPS       Z19, Z4, Z19
+	VDIVPS       Z20, Z4, Z20
+	VMULPS       constants<>+1088(SB), Z9, Z9
+	VMULPS       constants<>+1088(SB), Z10, Z10
+	VMULPS       constants<>+1088(SB), Z11, Z11
+	VMULPS       constants<>+1088(SB), Z12, Z12
+	VADDPS       constants<>+256(SB), Z9, Z9
+	VADDPS       constants<>+256(SB), Z10, Z10
+	VADDPS       constants<>+256(SB), Z11, Z11
+	VADDPS       constants<>+256(SB), Z12, Z12
+	VMULPS       Z17, Z13, Z13
+	VMULPS       Z18, Z14, Z14
+	VMULPS       Z19, Z15, Z15
+	VMULPS       Z20, Z16, Z16
+	VMULPS       Z13, Z5, Z5
+	VMULPS       Z14, Z6, Z6
+	VMULPS       Z15, Z7, Z7
+	VMULPS       Z16, Z8, Z8
+	VMULPS       Z9, Z5, Z5
+	VMULPS       Z10, Z6, Z6
+	VMULPS       Z11, Z7, Z7
+	VMULPS       Z12, Z8, Z8
+	VADDPS       Z4, Z5, Z5
+	VADDPS       Z4, Z6, Z6
+	VADDPS       Z4, Z7, Z7
+	VADDPS       Z4, Z8, Z8
+	VMOVUPS      (DX)(SI*1), Z9
+	VMOVUPS      64(DX)(SI*1), Z10
+	VMOVUPS      128(DX)(SI*1), Z11
+	VMOVUPS      192(DX)(SI*1), Z12
+	VMULPS       Z5, Z17, Z5
+	VMULPS       Z6, Z18, Z6
+	VMULPS       Z7, Z19, Z7
+	VMULPS       Z8, Z20, Z8
+	VMULPS       Z5, Z9, Z5
+	VMULPS       Z6, Z10, Z6
+	VMULPS       Z7, Z11, Z7
+	VMULPS       Z8, Z12, Z8
+	VMOVUPS      Z5, (AX)(SI*1)
+	VMOVUPS      Z6, 64(AX)(SI*1)
+	VMOVUPS      Z7, 128(AX)(SI*1)
+	VMOVUPS      Z8, 192(AX)(SI*1)
+	ADDQ         $0x00000100, SI
+	SUBQ         $0x40, BX
+	JGE          vectors4x1
 
 fewer4x1:
 	ADDQ $0x40, BX
@@ -686,91 +674,89 @@ fewer4x1:
 	JLT  fewer2x1
 
 vectors2x1:
-	VMOVUPS     (CX)(SI*1), Z5
-	VMOVUPS     64(CX)(SI*1), Z6
-	VMINPS      Z5, Z3, Z5
-	VMINPS      Z6, Z3, Z6
-	VMAXPS      Z5, Z2, Z5
-	VMAXPS      Z6, Z2, Z6
-	VMULPS      Z5, Z5, Z7
-	VMULPS      Z6, Z6, Z8
-	VMULPS      constants<>+192(SB), Z7, Z9
-	VMULPS      constants<>+192(SB), Z8, Z10
-	VADDPS      constants<>+256(SB), Z9, Z9
-	VADDPS      constants<>+256(SB), Z10, Z10
-	VMULPS      Z9, Z5, Z9
-	VMULPS      Z10, Z6, Z10
-	VPXORD      constants<>+320(SB), Z9, Z9
-	VPXORD      constants<>+320(SB), Z10, Z10
-	VMINPS      Z9, Z1, Z9
-	VMINPS      Z10, Z1, Z10
-	VMAXPS      Z9, Z0, Z9
-	VMAXPS      Z10, Z0, Z10
-	VMULPS      constants<>+384(SB), Z9, Z11
-	VMULPS      constants<>+384(SB), Z10, Z12
-	VRNDSCALEPS $0x08, Z11, Z11
-	VRNDSCALEPS $0x08, Z12, Z12
-	VMULPS      constants<>+448(SB), Z11, Z13
-	VMULPS      constants<>+448(SB), Z12, Z14
-	VSUBPS      Z13, Z9, Z9
-	VSUBPS      Z14, Z10, Z10
-	VMULPS      constants<>+512(SB), Z11, Z13
-	VMULPS      constants<>+512(SB), Z12, Z14
-	VSUBPS      Z13, Z9, Z9
-	VSUBPS      Z14, Z10, Z10
-	VMULPS      constants<>+576(SB), Z9, Z13
-	VMULPS      constants<>+576(SB), Z10, Z14
-	VADDPS      constants<>+640(SB), Z13, Z13
-	VADDPS      constants<>+640(SB), Z14, Z14
-	VMULPS      Z9, Z13, Z13
-	VMULPS      Z10, Z14, Z14
-	VADDPS      constants<>+704(SB), Z13, Z13
-	VADDPS      constants<>+704(SB), Z14, Z14
-	VMULPS      Z9, Z13, Z13
-	VMULPS      Z10, Z14, Z14
-	VADDPS      constants<>+768(SB), Z13, Z13
-	VADDPS      constants<>+768(SB), Z14, Z14
-	VMULPS      Z9, Z13, Z13
-	VMULPS      Z10, Z14, Z14
-	VADDPS      constants<>+832(SB), Z13, Z13
-	VADDPS      constants<>+832(SB), Z14, Z14
-	VMULPS      Z9, Z9, Z15
-	VMULPS      Z10, Z10, Z16
-	VMULPS      Z15, Z13, Z13
-	VMULPS      Z16, Z14, Z14
-	VADDPS      Z9, Z13, Z9
-	VADDPS      Z10, Z14, Z10
-	VADDPS      constants<>+896(SB), Z9, Z9
-	VADDPS      constants<>+896(SB), Z10, Z10
-	VSCALEFPS   Z11, Z9, Z9
-	VSCALEFPS   Z12, Z10, Z10
-	VADDPS      Z4, Z9, Z11
-	VADDPS      Z4, Z10, Z12
-	VDIVPS      Z11, Z4, Z11
-	VDIVPS      Z12, Z4, Z12
-	VMULPS      constants<>+1088(SB), Z7, Z7
-	VMULPS      constants<>+1088(SB), Z8, Z8
-	VADDPS      constants<>+256(SB), Z7, Z7
-	VADDPS      constants<>+256(SB), Z8, Z8
-	VMULPS      Z11, Z9, Z9
-	VMULPS      Z12, Z10, Z10
-	VMULPS      Z9, Z5, Z5
-	VMULPS      Z10, Z6, Z6
-	VMULPS      Z7, Z5, Z5
-	VMULPS      Z8, Z6, Z6
-	VADDPS      Z4, Z5, Z5
-	VADDPS      Z4, Z6, Z6
-	VMOVUPS     (DX)(SI*1), Z7
-	VMOVUPS     64(DX)(SI*1), Z8
-	VMULPS      Z5, Z11, Z5
-	VMULPS      Z6, Z12, Z6
-	VMULPS      Z5, Z7, Z5
-	VMULPS      Z6, Z8, Z6
-	VMOVUPS     Z5, (AX)(SI*1)
-	VMOVUPS     Z6, 64(AX)(SI*1)
-	ADDQ        $0x00000080, SI
-	SUBQ        $0x20, BX
-	JGE         vectors2x1
+	VMOVUPS      (CX)(SI*1), Z5
+	VMOVUPS      64(CX)(SI*1), Z6
+	VMINPS       Z5, Z3, Z5
+	VMINPS       Z6, Z3, Z6
+	VMAXPS       Z5, Z2, Z5
+	VMAXPS       Z6, Z2, Z6
+	VMULPS       Z5, Z5, Z7
+	VMULPS       Z6, Z6, Z8
+	VMULPS       constants<>+192(SB), Z7, Z9
+	VMULPS       constants<>+192(SB), Z8, Z10
+	VADDPS       constants<>+256(SB), Z9, Z9
+	VADDPS       constants<>+256(SB), Z10, Z10
+	VMULPS       Z9, Z5, Z9
+	VMULPS       Z10, Z6, Z10
+	VPXORD       constants<>+320(SB), Z9, Z9
+	VPXORD       constants<>+320(SB), Z10, Z10
+	VMINPS       Z9, Z1, Z9
+	VMINPS       Z10, Z1, Z10
+	VMAXPS       Z9, Z0, Z9
+	VMAXPS       Z10, Z0, Z10
+	VMULPS       constants<>+384(SB), Z9, Z11
+	VMULPS       constants<>+384(SB), Z10, Z12
+	VRNDSCALEPS  $0x08, Z11, Z11
+	VRNDSCALEPS  $0x08, Z12, Z12
+	VFNMADD231PS constants<>+448(SB), Z11, Z9
+	VFNMADD231PS constants<>+448(SB), Z12, Z10
+	VMULPS       constants<>+512(SB), Z11, Z13
+	VMULPS       constants<>+512(SB), Z12, Z14
+	VSUBPS       Z13, Z9, Z9
+	VSUBPS       Z14, Z10, Z10
+	VMULPS       constants<>+576(SB), Z9, Z13
+	VMULPS       constants<>+576(SB), Z10, Z14
+	VADDPS       constants<>+640(SB), Z13, Z13
+	VADDPS       constants<>+640(SB), Z14, Z14
+	VMULPS       Z9, Z13, Z13
+	VMULPS       Z10, Z14, Z14
+	VADDPS       constants<>+704(SB), Z13, Z13
+	VADDPS       constants<>+704(SB), Z14, Z14
+	VMULPS       Z9, Z13, Z13
+	VMULPS       Z10, Z14, Z14
+	VADDPS       constants<>+768(SB), Z13, Z13
+	VADDPS       constants<>+768(SB), Z14, Z14
+	VMULPS       Z9, Z13, Z13
+	VMULPS       Z10, Z14, Z14
+	VADDPS       constants<>+832(SB), Z13, Z13
+	VADDPS       constants<>+832(SB), Z14, Z14
+	VMULPS       Z9, Z9, Z15
+	VMULPS       Z15, Z13, Z13
+	VMULPS       Z10, Z10, Z15
+	VMULPS       Z15, Z14, Z14
+	VADDPS       Z9, Z13, Z9
+	VADDPS       Z10, Z14, Z10
+	VADDPS       constants<>+896(SB), Z9, Z9
+	VADDPS       constants<>+896(SB), Z10, Z10
+	VSCALEFPS    Z11, Z9, Z9
+	VSCALEFPS    Z12, Z10, Z10
+	VADDPS       Z4, Z9, Z11
+	VADDPS       Z4, Z10, Z12
+	VDIVPS       Z11, Z4, Z11
+	VDIVPS       Z12, Z4, Z12
+	VMULPS       constants<>+1088(SB), Z7, Z7
+	VMULPS       constants<>+1088(SB), Z8, Z8
+	VADDPS       constants<>+256(SB), Z7, Z7
+	VADDPS       constants<>+256(SB), Z8, Z8
+	VMULPS       Z11, Z9, Z9
+	VMULPS       Z12, Z10, Z10
+	VMULPS       Z9, Z5, Z5
+	VMULPS       Z10, Z6, Z6
+	VMULPS       Z7, Z5, Z5
+	VMULPS       Z8, Z6, Z6
+	VADDPS       Z4, Z5, Z5
+	VADDPS       Z4, Z6, Z6
+	VMOVUPS      (DX)(SI*1), Z7
+	VMOVUPS      64(DX)(SI*1), Z8
+	VMULPS       Z5, Z11, Z5
+	VMULPS       Z6, Z12, Z6
+	VMULPS       Z5, Z7, Z5
+	VMULPS       Z6, Z8, Z6
+	VMOVUPS      Z5, (AX)(SI*1)
+	VMOVUPS      Z6, 64(AX)(SI*1)
+	ADDQ         $0x00000080, SI
+	SUBQ         $0x20, BX
+	JGE          vectors2x1
 
 fewer2x1:
 	ADDQ $0x20, BX
@@ -778,107 +764,105 @@ fewer2x1:
 	JLT  tail1
 
 vectors1x1:
-	VMOVUPS     (CX)(SI*1), Z5
-	VMINPS      Z5, Z3, Z5
-	VMAXPS      Z5, Z2, Z5
-	VMULPS      Z5, Z5, Z6
-	VMULPS      constants<>+192(SB), Z6, Z7
-	VADDPS      constants<>+256(SB), Z7, Z7
-	VMULPS      Z7, Z5, Z7
-	VPXORD      constants<>+320(SB), Z7, Z7
-	VMINPS      Z7, Z1, Z7
-	VMAXPS      Z7, Z0, Z7
-	VMULPS      constants<>+384(SB), Z7, Z8
-	VRNDSCALEPS $0x08, Z8, Z8
-	VMULPS      constants<>+448(SB), Z8, Z9
-	VSUBPS      Z9, Z7, Z7
-	VMULPS      constants<>+512(SB), Z8, Z9
-	VSUBPS      Z9, Z7, Z7
-	VMULPS      constants<>+576(SB), Z7, Z9
-	VADDPS      constants<>+640(SB), Z9, Z9
-	VMULPS      Z7, Z9, Z9
-	VADDPS      constants<>+704(SB), Z9, Z9
-	VMULPS      Z7, Z9, Z9
-	VADDPS      constants<>+768(SB), Z9, Z9
-	VMULPS      Z7, Z9, Z9
-	VADDPS      constants<>+832(SB), Z9, Z9
-	VMULPS      Z7, Z7, Z10
-	VMULPS      Z10, Z9, Z9
-	VADDPS      Z7, Z9, Z7
-	VADDPS      constants<>+896(SB), Z7, Z7
-	VSCALEFPS   Z8, Z7, Z7
-	VADDPS      Z4, Z7, Z8
-	VDIVPS      Z8, Z4, Z8
-	VMULPS      constants<>+1088(SB), Z6, Z6
-	VADDPS      constants<>+256(SB), Z6, Z6
-	VMULPS      Z8, Z7, Z7
-	VMULPS      Z7, Z5, Z5
-	VMULPS      Z6, Z5, Z5
-	VADDPS      Z4, Z5, Z5
-	VMOVUPS     (DX)(SI*1), Z6
-	VMULPS      Z5, Z8, Z5
-	VMULPS      Z5, Z6, Z5
-	VMOVUPS     Z5, (AX)(SI*1)
-	ADDQ        $0x00000040, SI
-	SUBQ        $0x10, BX
-	JGE         vectors1x1
+	VMOVUPS      (CX)(SI*1), Z5
+	VMINPS       Z5, Z3, Z5
+	VMAXPS       Z5, Z2, Z5
+	VMULPS       Z5, Z5, Z6
+	VMULPS       constants<>+192(SB), Z6, Z7
+	VADDPS       constants<>+256(SB), Z7, Z7
+	VMULPS       Z7, Z5, Z7
+	VPXORD       constants<>+320(SB), Z7, Z7
+	VMINPS       Z7, Z1, Z7
+	VMAXPS       Z7, Z0, Z7
+	VMULPS       constants<>+384(SB), Z7, Z8
+	VRNDSCALEPS  $0x08, Z8, Z8
+	VFNMADD231PS constants<>+448(SB), Z8, Z7
+	VMULPS       constants<>+512(SB), Z8, Z9
+	VSUBPS       Z9, Z7, Z7
+	VMULPS       constants<>+576(SB), Z7, Z9
+	VADDPS       constants<>+640(SB), Z9, Z9
+	VMULPS       Z7, Z9, Z9
+	VADDPS       constants<>+704(SB), Z9, Z9
+	VMULPS       Z7, Z9, Z9
+	VADDPS       constants<>+768(SB), Z9, Z9
+	VMULPS       Z7, Z9, Z9
+	VADDPS       constants<>+832(SB), Z9, Z9
+	VMULPS       Z7, Z7, Z10
+	VMULPS       Z10, Z9, Z9
+	VADDPS       Z7, Z9, Z7
+	VADDPS       constants<>+896(SB), Z7, Z7
+	VSCALEFPS    Z8, Z7, Z7
+	VADDPS       Z4, Z7, Z8
+	VDIVPS       Z8, Z4, Z8
+	VMULPS       constants<>+1088(SB), Z6, Z6
+	VADDPS       constants<>+256(SB), Z6, Z6
+	VMULPS       Z8, Z7, Z7
+	VMULPS       Z7, Z5, Z5
+	VMULPS       Z6, Z5, Z5
+	VADDPS       Z4, Z5, Z5
+	VMOVUPS      (DX)(SI*1), Z6
+	VMULPS       Z5, Z8, Z5
+	VMULPS       Z5, Z6, Z5
+	VMOVUPS      Z5, (AX)(SI*1)
+	ADDQ         $0x00000040, SI
+	SUBQ         $0x10, BX
+	JGE          vectors1x1
 
 tail1:
-	ADDQ        $0x10, BX
-	JZ          done1
-	LEAQ        masks<>+64(SB), DI
-	SHLQ        $0x02, BX
-	SUBQ        BX, DI
-	VMOVDQU32   (DI), Z5
-	VPTESTMD    Z5, Z5, K1
-	VMOVUPS.Z   (CX)(SI*1), K1, Z5
-	VMINPS      Z5, Z3, Z3
-	VMAXPS      Z3, Z2, Z2
-	VMULPS      Z2, Z2, Z3
-	VMULPS      constants<>+192(SB), Z3, Z5
-	VADDPS      constants<>+256(SB), Z5, Z5
-	VMULPS      Z5, Z2, Z5
-	VPXORD      constants<>+320(SB), Z5, Z5
-	VMINPS      Z5, Z1, Z1
-	VMAXPS      Z1, Z0, Z0
-	VMULPS      constants<>+384(SB), Z0, Z1
-	VRNDSCALEPS $0x08, Z1, Z1
-	VMULPS      constants<>+448(SB), Z1, Z5
-	VSUBPS      Z5, Z0, Z0
-	VMULPS      constants<>+512(SB), Z1, Z5
-	VSUBPS      Z5, Z0, Z0
-	VMULPS      constants<>+576(SB), Z0, Z5
-	VADDPS      constants<>+640(SB), Z5, Z5
-	VMULPS      Z0, Z5, Z5
-	VADDPS      constants<>+704(SB), Z5, Z5
-	VMULPS      Z0, Z5, Z5
-	VADDPS      constants<>+768(SB), Z5, Z5
-	VMULPS      Z0, Z5, Z5
-	VADDPS      constants<>+832(SB), Z5, Z5
-	VMULPS      Z0, Z0, Z6
-	VMULPS      Z6, Z5, Z5
-	VADDPS      Z0, Z5, Z0
-	VADDPS      constants<>+896(SB), Z0, Z0
-	VSCALEFPS   Z1, Z0, Z0
-	VADDPS      Z4, Z0, Z1
-	VDIVPS      Z1, Z4, Z1
-	VMULPS      constants<>+1088(SB), Z3, Z3
-	VADDPS      constants<>+256(SB), Z3, Z3
-	VMULPS      Z1, Z0, Z0
-	VMULPS      Z0, Z2, Z0
-	VMULPS      Z3, Z0, Z0
-	VADDPS      Z4, Z0, Z0
-	VMOVUPS.Z   (DX)(SI*1), K1, Z2
-	VMULPS      Z0, Z1, Z0
-	VMULPS      Z0, Z2, Z0
-	VMOVUPS     Z0, K1, (AX)(SI*1)
+	ADDQ         $0x10, BX
+	JZ           done1
+	LEAQ         masks<>+64(SB), DI
+	SHLQ         $0x02, BX
+	SUBQ         BX, DI
+	VMOVDQU32    (DI), Z5
+	VPTESTMD     Z5, Z5, K1
+	VMOVUPS.Z    (CX)(SI*1), K1, Z5
+	VMINPS       Z5, Z3, Z3
+	VMAXPS       Z3, Z2, Z2
+	VMULPS       Z2, Z2, Z3
+	VMULPS       constants<>+192(SB), Z3, Z5
+	VADDPS       constants<>+256(SB), Z5, Z5
+	VMULPS       Z5, Z2, Z5
+	VPXORD       constants<>+320(SB), Z5, Z5
+	VMINPS       Z5, Z1, Z1
+	VMAXPS       Z1, Z0, Z0
+	VMULPS       constants<>+384(SB), Z0, Z1
+	VRNDSCALEPS  $0x08, Z1, Z1
+	VFNMADD231PS constants<>+448(SB), Z1, Z0
+	VMULPS       constants<>+512(SB), Z1, Z5
+	VSUBPS       Z5, Z0, Z0
+	VMULPS       constants<>+576(SB), Z0, Z5
+	VADDPS       constants<>+640(SB), Z5, Z5
+	VMULPS       Z0, Z5, Z5
+	VADDPS       constants<>+704(SB), Z5, Z5
+	VMULPS       Z0, Z5, Z5
+	VADDPS       constants<>+768(SB), Z5, Z5
+	VMULPS       Z0, Z5, Z5
+	VADDPS       constants<>+832(SB), Z5, Z5
+	VMULPS       Z0, Z0, Z6
+	VMULPS       Z6, Z5, Z5
+	VADDPS       Z0, Z5, Z0
+	VADDPS       constants<>+896(SB), Z0, Z0
+	VSCALEFPS    Z1, Z0, Z0
+	VADDPS       Z4, Z0, Z1
+	VDIVPS       Z1, Z4, Z1
+	VMULPS       constants<>+1088(SB), Z3, Z3
+	VADDPS       constants<>+256(SB), Z3, Z3
+	VMULPS       Z1, Z0, Z0
+	VMULPS       Z0, Z2, Z0
+	VMULPS       Z3, Z0, Z0
+	VADDPS       Z4, Z0, Z0
+	VMOVUPS.Z    (DX)(SI*1), K1, Z2
+	VMULPS       Z0, Z1, Z0
+	VMULPS       Z0, Z2, Z0
+	VMOVUPS      Z0, K1, (AX)(SI*1)
 
 done1:
 	VZEROUPPER
 	RET
 
 // func softmax512(e *float32, ld int, rows int, n int, grow int, scale float32, stats *float32)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, CMOV
 TEXT ·softmax512(SB), NOSPLIT, $0-56
 	MOVQ         e+0(FP), AX
 	MOVQ         ld+8(FP), DX
@@ -888,9 +872,8 @@ TEXT ·softmax512(SB), NOSPLIT, $0-56
 	MOVQ         stats+48(FP), R8
 	VBROADCASTSS scale+40(FP), Z0
 	VMOVUPS      constants<>+1152(SB), Z1
-	VMOVUPS      constants<>+0(SB), Z2
-	VMOVUPS      constants<>+64(SB), Z3
-	VMOVUPS      constants<>+128(SB), Z4
+	VMOVUPS      constants<>+64(SB), Z2
+	VMOVUPS      constants<>+128(SB), Z3
 	SHLQ         $0x02, DX
 	LEAQ         -17(SI), CX
 	CMPQ         CX, $0x03
@@ -916,193 +899,188 @@ TEXT ·softmax512(SB), NOSPLIT, $0-56
 	SHLQ         $0x04, R10
 
 quad:
-	VMOVUPS           (AX), Z4
-	VBROADCASTF32X4.Z 64(AX), K1, Z14
-	VMOVUPS           (AX)(DX*1), Z11
-	VBROADCASTF32X4   64(AX)(DX*1), K2, Z14
-	VMOVUPS           (AX)(DX*2), Z12
-	VBROADCASTF32X4   64(AX)(DX*2), K3, Z14
-	VMOVUPS           (AX)(R9*1), Z13
-	VBROADCASTF32X4   64(AX)(R9*1), K4, Z14
-	VMULPS            Z0, Z4, Z4
-	VMULPS            Z0, Z11, Z11
-	VMULPS            Z0, Z12, Z12
-	VMULPS            Z0, Z13, Z13
-	VMULPS            Z0, Z14, Z14
-	VMAXPS            Z1, Z4, Z15
-	VMAXPS            Z1, Z11, Z16
-	VMAXPS            Z1, Z12, Z17
-	VMAXPS            Z1, Z13, Z18
-	VMAXPS            Z15, Z14, K1, Z15
-	VSHUFF32X4        $0x01, Z14, Z14, Z19
-	VMAXPS            Z16, Z19, K1, Z16
-	VSHUFF32X4        $0x02, Z14, Z14, Z19
-	VMAXPS            Z17, Z19, K1, Z17
-	VSHUFF32X4        $0x03, Z14, Z14, Z19
-	VMAXPS            Z18, Z19, K1, Z18
-	VSHUFF32X4        $0x44, Z16, Z15, Z19
-	VSHUFF32X4        $0xee, Z16, Z15, Z15
-	VMAXPS            Z19, Z15, Z19
-	VSHUFF32X4        $0x44, Z18, Z17, Z15
-	VSHUFF32X4        $0xee, Z18, Z17, Z16
-	VMAXPS            Z15, Z16, Z15
-	VSHUFF32X4        $0x88, Z15, Z19, Z16
-	VSHUFF32X4        $0xdd, Z15, Z19, Z15
-	VMAXPS            Z16, Z15, Z16
-	VPERMILPS         $0x0e, Z16, Z15
-	VMAXPS            Z16, Z15, Z16
-	VPERMILPS         $0x01, Z16, Z15
-	VMAXPS            Z16, Z15, Z16
-	VPERMILPS         $0x00, Z16, Z15
-	VSHUFF32X4        $0x00, Z15, Z15, Z16
-	VSHUFF32X4        $0x55, Z15, Z15, Z17
-	VSHUFF32X4        $0xaa, Z15, Z15, Z18
-	VSHUFF32X4        $0xff, Z15, Z15, Z19
-	VSUBPS            Z16, Z4, Z4
-	VSUBPS            Z17, Z11, Z11
-	VSUBPS            Z18, Z12, Z12
-	VSUBPS            Z19, Z13, Z13
-	VSUBPS            Z15, Z14, Z14
-	VMAXPS            Z4, Z3, Z4
-	VMAXPS            Z11, Z3, Z11
-	VMAXPS            Z12, Z3, Z12
-	VMAXPS            Z13, Z3, Z13
-	VMAXPS            Z14, Z3, Z14
-	VMULPS            constants<>+384(SB), Z4, Z16
-	VMULPS            constants<>+384(SB), Z11, Z17
-	VMULPS            constants<>+384(SB), Z12, Z18
-	VMULPS            constants<>+384(SB), Z13, Z19
-	VMULPS            constants<>+384(SB), Z14, Z20
+	VMOVUPS           (AX), Z3
+	VBROADCASTF32X4.Z 64(AX), K1, Z10
+	VMOVUPS           (AX)(DX*1), Z7
+	VBROADCASTF32X4   64(AX)(DX*1), K2, Z10
+	VMOVUPS           (AX)(DX*2), Z8
+	VBROADCASTF32X4   64(AX)(DX*2), K3, Z10
+	VMOVUPS           (AX)(R9*1), Z9
+	VBROADCASTF32X4   64(AX)(R9*1), K4, Z10
+	VMULPS            Z0, Z3, Z3
+	VMULPS            Z0, Z7, Z7
+	VMULPS            Z0, Z8, Z8
+	VMULPS            Z0, Z9, Z9
+	VMULPS            Z0, Z10, Z10
+	VMAXPS            Z1, Z3, Z11
+	VMAXPS            Z1, Z7, Z12
+	VMAXPS            Z1, Z8, Z13
+	VMAXPS            Z1, Z9, Z14
+	VMAXPS            Z11, Z10, K1, Z11
+	VSHUFF32X4        $0x01, Z10, Z10, Z15
+	VMAXPS            Z12, Z15, K1, Z12
+	VSHUFF32X4        $0x02, Z10, Z10, Z15
+	VMAXPS            Z13, Z15, K1, Z13
+	VSHUFF32X4        $0x03, Z10, Z10, Z15
+	VMAXPS            Z14, Z15, K1, Z14
+	VSHUFF32X4        $0x44, Z12, Z11, Z15
+	VSHUFF32X4        $0xee, Z12, Z11, Z11
+	VMAXPS            Z15, Z11, Z15
+	VSHUFF32X4        $0x44, Z14, Z13, Z11
+	VSHUFF32X4        $0xee, Z14, Z13, Z12
+	VMAXPS            Z11, Z12, Z11
+	VSHUFF32X4        $0x88, Z11, Z15, Z12
+	VSHUFF32X4        $0xdd, Z11, Z15, Z11
+	VMAXPS            Z12, Z11, Z12
+	VPERMILPS         $0x0e, Z12, Z11
+	VMAXPS            Z12, Z11, Z12
+	VPERMILPS         $0x01, Z12, Z11
+	VMAXPS            Z12, Z11, Z12
+	VPERMILPS         $0x00, Z12, Z11
+	VSHUFF32X4        $0x00, Z11, Z11, Z12
+	VSHUFF32X4        $0x55, Z11, Z11, Z13
+	VSHUFF32X4        $0xaa, Z11, Z11, Z14
+	VSHUFF32X4        $0xff, Z11, Z11, Z15
+	VSUBPS            Z12, Z3, Z3
+	VSUBPS            Z13, Z7, Z7
+	VSUBPS            Z14, Z8, Z8
+	VSUBPS            Z15, Z9, Z9
+	VSUBPS            Z11, Z10, Z10
+	VMAXPS            Z3, Z2, Z3
+	VMAXPS            Z7, Z2, Z7
+	VMAXPS            Z8, Z2, Z8
+	VMAXPS            Z9, Z2, Z9
+	VMAXPS            Z10, Z2, Z10
+	VMULPS            constants<>+384(SB), Z3, Z12
+	VMULPS            constants<>+384(SB), Z7, Z13
+	VMULPS            constants<>+384(SB), Z8, Z14
+	VMULPS            constants<>+384(SB), Z9, Z15
+	VMULPS            constants<>+384(SB), Z10, Z16
+	VRNDSCALEPS       $0x08, Z12, Z12
+	VRNDSCALEPS       $0x08, Z13, Z13
+	VRNDSCALEPS       $0x08, Z14, Z14
+	VRNDSCALEPS       $0x08, Z15, Z15
 	VRNDSCALEPS       $0x08, Z16, Z16
-	VRNDSCALEPS       $0x08, Z17, Z17
-	VRNDSCALEPS       $0x08, Z18, Z18
-	VRNDSCALEPS       $0x08, Z19, Z19
-	VRNDSCALEPS       $0x08, Z20, Z20
-	VMULPS            constants<>+448(SB), Z16, Z21
-	VMULPS            constants<>+448(SB), Z17, Z22
-	VMULPS            constants<>+448(SB), Z18, Z23
-	VMULPS            constants<>+448(SB), Z19, Z24
-	VMULPS            constants<>+448(SB), Z20, Z25
-	VSUBPS            Z21, Z4, Z4
-	VSUBPS            Z22, Z11, Z11
-	VSUBPS            Z23, Z12, Z12
-	VSUBPS            Z24, Z13, Z13
-	VSUBPS            Z25, Z14, Z14
+	VFNMADD231PS      constants<>+448(SB), Z12, Z3
+	VFNMADD231PS      constants<>+448(SB), Z13, Z7
+	VFNMADD231PS      constants<>+448(SB), Z14, Z8
+	VFNMADD231PS      constants<>+448(SB), Z15, Z9
+	VFNMADD231PS      constants<>+448(SB), Z16, Z10
+	VMULPS            constants<>+512(SB), Z12, Z17
+	VMULPS            constants<>+512(SB), Z13, Z18
+	VMULPS            constants<>+512(SB), Z14, Z19
+	VMULPS            constants<>+512(SB), Z15, Z20
 	VMULPS            constants<>+512(SB), Z16, Z21
-	VMULPS            constants<>+512(SB), Z17, Z22
-	VMULPS            constants<>+512(SB), Z18, Z23
-	VMULPS            constants<>+512(SB), Z19, Z24
-	VMULPS            constants<>+512(SB), Z20, Z25
-	VSUBPS            Z21, Z4, Z4
-	VSUBPS            Z22, Z11, Z11
-	VSUBPS            Z23, Z12, Z12
-	VSUBPS            Z24, Z13, Z13
-	VSUBPS            Z25, Z14, Z14
-	VMULPS            constants<>+576(SB), Z4, Z21
-	VMULPS            constants<>+576(SB), Z11, Z22
-	VMULPS            constants<>+576(SB), Z12, Z23
-	VMULPS            constants<>+576(SB), Z13, Z24
-	VMULPS            constants<>+576(SB), Z14, Z25
+	VSUBPS            Z17, Z3, Z3
+	VSUBPS            Z18, Z7, Z7
+	VSUBPS            Z19, Z8, Z8
+	VSUBPS            Z20, Z9, Z9
+	VSUBPS            Z21, Z10, Z10
+	VMULPS            constants<>+576(SB), Z3, Z17
+	VMULPS            constants<>+576(SB), Z7, Z18
+	VMULPS            constants<>+576(SB), Z8, Z19
+	VMULPS            constants<>+576(SB), Z9, Z20
+	VMULPS            constants<>+576(SB), Z10, Z21
+	VADDPS            constants<>+640(SB), Z17, Z17
+	VADDPS            constants<>+640(SB), Z18, Z18
+	VADDPS            constants<>+640(SB), Z19, Z19
+	VADDPS            constants<>+640(SB), Z20, Z20
 	VADDPS            constants<>+640(SB), Z21, Z21
-	VADDPS            constants<>+640(SB), Z22, Z22
-	VADDPS            constants<>+640(SB), Z23, Z23
-	VADDPS            constants<>+640(SB), Z24, Z24
-	VADDPS            constants<>+640(SB), Z25, Z25
-	VMULPS            Z4, Z21, Z21
-	VMULPS            Z11, Z22, Z22
-	VMULPS            Z12, Z23, Z23
-	VMULPS            Z13, Z24, Z24
-	VMULPS            Z14, Z25, Z25
+	VMULPS            Z3, Z17, Z17
+	VMULPS            Z7, Z18, Z18
+	VMULPS            Z8, Z19, Z19
+	VMULPS            Z9, Z20, Z20
+	VMULPS            Z10, Z21, Z21
+	VADDPS            constants<>+704(SB), Z17, Z17
+	VADDPS            constants<>+704(SB), Z18, Z18
+	VADDPS            constants<>+704(SB), Z19, Z19
+	VADDPS            constants<>+704(SB), Z20, Z20
 	VADDPS            constants<>+704(SB), Z21, Z21
-	VADDPS            constants<>+704(SB), Z22, Z22
-	VADDPS            constants<>+704(SB), Z23, Z23
-	VADDPS            constants<>+704(SB), Z24, Z24
-	VADDPS            constants<>+704(SB), Z25, Z25
-	VMULPS            Z4, Z21, Z21
-	VMULPS            Z11, Z22, Z22
-	VMULPS            Z12, Z23, Z23
-	VMULPS            Z13, Z24, Z24
-	VMULPS            Z14, Z25, Z25
+	VMULPS            Z3, Z17, Z17
+	VMULPS            Z7, Z18, Z18
+	VMULPS            Z8, Z19, Z19
+	VMULPS            Z9, Z20, Z20
+	VMULPS            Z10, Z21, Z21
+	VADDPS            constants<>+768(SB), Z17, Z17
+	VADDPS            constants<>+768(SB), Z18, Z18
+	VADDPS            constants<>+768(SB), Z19, Z19
+	VADDPS            constants<>+768(SB), Z20, Z20
 	VADDPS            constants<>+768(SB), Z21, Z21
-	VADDPS            constants<>+768(SB), Z22, Z22
-	VADDPS            constants<>+768(SB), Z23, Z23
-	VADDPS            constants<>+768(SB), Z24, Z24
-	VADDPS            constants<>+768(SB), Z25, Z25
-	VMULPS            Z4, Z21, Z21
-	VMULPS            Z11, Z22, Z22
-	VMULPS            Z12, Z23, Z23
-	VMULPS            Z13, Z24, Z24
-	VMULPS            Z14, Z25, Z25
+	VMULPS            Z3, Z17, Z17
+	VMULPS            Z7, Z18, Z18
+	VMULPS            Z8, Z19, Z19
+	VMULPS            Z9, Z20, Z20
+	VMULPS            Z10, Z21, Z21
+	VADDPS            constants<>+832(SB), Z17, Z17
+	VADDPS            constants<>+832(SB), Z18, Z18
+	VADDPS            constants<>+832(SB), Z19, Z19
+	VADDPS            constants<>+832(SB), Z20, Z20
 	VADDPS            constants<>+832(SB), Z21, Z21
-	VADDPS            constants<>+832(SB), Z22, Z22
-	VADDPS            constants<>+832(SB), Z23, Z23
-	VADDPS            constants<>+832(SB), Z24, Z24
-	VADDPS            constants<>+832(SB), Z25, Z25
-	VMULPS            Z4, Z4, Z26
-	VMULPS            Z11, Z11, Z27
-	VMULPS            Z12, Z12, Z28
-	VMULPS            Z13, Z13, Z29
-	VMULPS            Z14, Z14, Z30
-	VMULPS            Z26, Z21, Z21
-	VMULPS            Z27, Z22, Z22
-	VMULPS            Z28, Z23, Z23
-	VMULPS            Z29, Z24, Z24
-	VMULPS            Z30, Z25, Z25
-	VADDPS            Z4, Z21, Z4
-	VADDPS            Z11, Z22, Z11
-	VADDPS            Z12, Z23, Z12
-	VADDPS            Z13, Z24, Z13
-	VADDPS            Z14, Z25, Z14
-	VADDPS            constants<>+896(SB), Z4, Z4
-	VADDPS            constants<>+896(SB), Z11, Z11
-	VADDPS            constants<>+896(SB), Z12, Z12
-	VADDPS            constants<>+896(SB), Z13, Z13
-	VADDPS            constants<>+896(SB), Z14, Z14
-	VSCALEFPS         Z16, Z4, Z4
-	VSCALEFPS         Z17, Z11, Z11
-	VSCALEFPS         Z18, Z12, Z12
-	VSCALEFPS         Z19, Z13, Z13
-	VSCALEFPS         Z20, Z14, Z14
-	VMOVUPS           Z4, (AX)
-	VEXTRACTF32X4     $0x00, Z14, K1, 64(AX)
-	VMOVUPS           Z11, (AX)(DX*1)
-	VEXTRACTF32X4     $0x01, Z14, K1, 64(AX)(DX*1)
-	VMOVUPS           Z12, (AX)(DX*2)
-	VEXTRACTF32X4     $0x02, Z14, K1, 64(AX)(DX*2)
-	VMOVUPS           Z13, (AX)(R9*1)
-	VEXTRACTF32X4     $0x03, Z14, K1, 64(AX)(R9*1)
-	VMOVUPS           Z4, Z4
-	VMOVUPS           Z11, Z11
-	VMOVUPS           Z12, Z12
-	VMOVUPS           Z13, Z13
-	VADDPS            Z14, Z4, K1, Z4
-	VSHUFF32X4        $0x01, Z14, Z14, Z16
-	VADDPS            Z16, Z11, K1, Z11
-	VSHUFF32X4        $0x02, Z14, Z14, Z16
-	VADDPS            Z16, Z12, K1, Z12
-	VSHUFF32X4        $0x03, Z14, Z14, Z14
-	VADDPS            Z14, Z13, K1, Z13
-	VSHUFF32X4        $0x44, Z11, Z4, Z14
-	VSHUFF32X4        $0xee, Z11, Z4, Z4
-	VADDPS            Z4, Z14, Z14
-	VSHUFF32X4        $0x44, Z13, Z12, Z4
-	VSHUFF32X4        $0xee, Z13, Z12, Z11
-	VADDPS            Z11, Z4, Z4
-	VSHUFF32X4        $0x88, Z4, Z14, Z11
-	VSHUFF32X4        $0xdd, Z4, Z14, Z4
-	VADDPS            Z4, Z11, Z11
-	VPERMILPS         $0x0e, Z11, Z4
-	VADDPS            Z4, Z11, Z11
-	VPERMILPS         $0x01, Z11, Z4
-	VADDPS            Z4, Z11, Z11
-	VUNPCKLPS         Z11, Z15, Z4
-	VMOVLPS           X4, (R8)
-	VSHUFF32X4        $0x01, Z4, Z4, Z11
-	VMOVLPS           X11, 8(R8)
-	VSHUFF32X4        $0x02, Z4, Z4, Z11
-	VMOVLPS           X11, 16(R8)
-	VSHUFF32X4        $0x03, Z4, Z4, Z4
-	VMOVLPS           X4, 24(R8)
+	VMULPS            Z3, Z3, Z22
+	VMULPS            Z22, Z17, Z17
+	VMULPS            Z7, Z7, Z22
+	VMULPS            Z22, Z18, Z18
+	VMULPS            Z8, Z8, Z22
+	VMULPS            Z22, Z19, Z19
+	VMULPS            Z9, Z9, Z22
+	VMULPS            Z22, Z20, Z20
+	VMULPS            Z10, Z10, Z22
+	VMULPS            Z22, Z21, Z21
+	VADDPS            Z3, Z17, Z3
+	VADDPS            Z7, Z18, Z7
+	VADDPS            Z8, Z19, Z8
+	VADDPS            Z9, Z20, Z9
+	VADDPS            Z10, Z21, Z10
+	VADDPS            constants<>+896(SB), Z3, Z3
+	VADDPS            constants<>+896(SB), Z7, Z7
+	VADDPS            constants<>+896(SB), Z8, Z8
+	VADDPS            constants<>+896(SB), Z9, Z9
+	VADDPS            constants<>+896(SB), Z10, Z10
+	VSCALEFPS         Z12, Z3, Z3
+	VSCALEFPS         Z13, Z7, Z7
+	VSCALEFPS         Z14, Z8, Z8
+	VSCALEFPS         Z15, Z9, Z9
+	VSCALEFPS         Z16, Z10, Z10
+	VMOVUPS           Z3, (AX)
+	VEXTRACTF32X4     $0x00, Z10, K1, 64(AX)
+	VMOVUPS           Z7, (AX)(DX*1)
+	VEXTRACTF32X4     $0x01, Z10, K1, 64(AX)(DX*1)
+	VMOVUPS           Z8, (AX)(DX*2)
+	VEXTRACTF32X4     $0x02, Z10, K1, 64(AX)(DX*2)
+	VMOVUPS           Z9, (AX)(R9*1)
+	VEXTRACTF32X4     $0x03, Z10, K1, 64(AX)(R9*1)
+	VMOVUPS           Z3, Z3
+	VMOVUPS           Z7, Z7
+	VMOVUPS           Z8, Z8
+	VMOVUPS           Z9, Z9
+	VADDPS            Z10, Z3, K1, Z3
+	VSHUFF32X4        $0x01, Z10, Z10, Z12
+	VADDPS            Z12, Z7, K1, Z7
+	VSHUFF32X4        $0x02, Z10, Z10, Z12
+	VADDPS            Z12, Z8, K1, Z8
+	VSHUFF32X4        $0x03, Z10, Z10, Z10
+	VADDPS            Z10, Z9, K1, Z9
+	VSHUFF32X4        $0x44, Z7, Z3, Z10
+	VSHUFF32X4        $0xee, Z7, Z3, Z3
+	VADDPS            Z3, Z10, Z10
+	VSHUFF32X4        $0x44, Z9, Z8, Z3
+	VSHUFF32X4        $0xee, Z9, Z8, Z7
+	VADDPS            Z7, Z3, Z3
+	VSHUFF32X4        $0x88, Z3, Z10, Z7
+	VSHUFF32X4        $0xdd, Z3, Z10, Z3
+	VADDPS            Z3, Z7, Z7
+	VPERMILPS         $0x0e, Z7, Z3
+	VADDPS            Z3, Z7, Z7
+	VPERMILPS         $0x01, Z7, Z3
+	VADDPS            Z3, Z7, Z7
+	VUNPCKLPS         Z7, Z11, Z3
+	VMOVLPS           X3, (R8)
+	VSHUFF32X4        $0x01, Z3, Z3, Z7
+	VMOVLPS           X7, 8(R8)
+	VSHUFF32X4        $0x02, Z3, Z3, Z7
+	VMOVLPS           X7, 16(R8)
+	VSHUFF32X4        $0x03, Z3, Z3, Z3
+	VMOVLPS           X3, 24(R8)
 	ADDQ              $0x20, R8
 	LEAQ              (AX)(DX*4), AX
 	SUBQ              $0x04, BX
@@ -1115,106 +1093,36 @@ few:
 	RET
 
 single:
-	SUBQ $0x02, BX
-	JLT  single1
+block1:
+	MOVQ    $+4, R10
+	CMPQ    BX, R10
+	CMOVQLT BX, R10
+	SUBQ    R10, BX
+	MOVQ    AX, R11
+	MOVQ    SI, R12
+	MOVQ    R8, R13
+	MOVQ    R10, R14
 
-group1:
-	LEAQ    (AX)(DX*1), R10
-	LEAQ    (SI)(DI*1), R11
-	VMOVUPS Z1, Z4
+rows2:
+	VMOVUPS Z1, Z2
 	XORQ    CX, CX
-	MOVQ    SI, R9
+	MOVQ    R12, R9
 	SUBQ    $0x40, R9
-	JLT     fewer4x2
-
-vectors4x2:
-	VMOVUPS (AX)(CX*1), Z11
-	VMOVUPS 64(AX)(CX*1), Z12
-	VMOVUPS 128(AX)(CX*1), Z13
-	VMOVUPS 192(AX)(CX*1), Z14
-	VMULPS  Z0, Z11, Z11
-	VMULPS  Z0, Z12, Z12
-	VMULPS  Z0, Z13, Z13
-	VMULPS  Z0, Z14, Z14
-	VMAXPS  Z4, Z11, Z4
-	VMAXPS  Z4, Z12, Z4
-	VMAXPS  Z4, Z13, Z4
-	VMAXPS  Z4, Z14, Z4
-	ADDQ    $0x00000100, CX
-	SUBQ    $0x40, R9
-	JGE     vectors4x2
-
-fewer4x2:
-	ADDQ $0x40, R9
-	SUBQ $0x20, R9
-	JLT  fewer2x2
-
-vectors2x2:
-	VMOVUPS (AX)(CX*1), Z11
-	VMOVUPS 64(AX)(CX*1), Z12
-	VMULPS  Z0, Z11, Z11
-	VMULPS  Z0, Z12, Z12
-	VMAXPS  Z4, Z11, Z4
-	VMAXPS  Z4, Z12, Z4
-	ADDQ    $0x00000080, CX
-	SUBQ    $0x20, R9
-	JGE     vectors2x2
-
-fewer2x2:
-	ADDQ $0x20, R9
-	SUBQ $0x10, R9
-	JLT  tail2
-
-vectors1x2:
-	VMOVUPS (AX)(CX*1), Z11
-	VMULPS  Z0, Z11, Z11
-	VMAXPS  Z4, Z11, Z4
-	ADDQ    $0x00000040, CX
-	SUBQ    $0x10, R9
-	JGE     vectors1x2
-
-tail2:
-	ADDQ      $0x10, R9
-	JZ        done2
-	LEAQ      masks<>+64(SB), R12
-	SHLQ      $0x02, R9
-	SUBQ      R9, R12
-	VMOVDQU32 (R12), Z11
-	VPTESTMD  Z11, Z11, K1
-	VMOVUPS.Z (AX)(CX*1), K1, Z11
-	VMULPS    Z0, Z11, Z11
-	VBLENDMPS Z11, Z1, K1, Z5
-	VMAXPS    Z4, Z5, Z4
-
-done2:
-	VEXTRACTF64X4 $0x01, Z4, Y11
-	VMAXPS        Y4, Y11, Y11
-	VEXTRACTF128  $0x01, Y11, X4
-	VMAXPS        X11, X4, X4
-	VPERMILPS     $0x0e, X4, X11
-	VMAXPS        X4, X11, X4
-	VPERMILPS     $0x01, X4, X11
-	VMAXPS        X4, X11, X4
-	VMOVSS        X4, (R8)
-	VMOVUPS       Z1, Z4
-	XORQ          CX, CX
-	MOVQ          R11, R9
-	SUBQ          $0x40, R9
-	JLT           fewer4x3
+	JLT     fewer4x3
 
 vectors4x3:
-	VMOVUPS (R10)(CX*1), Z11
-	VMOVUPS 64(R10)(CX*1), Z12
-	VMOVUPS 128(R10)(CX*1), Z13
-	VMOVUPS 192(R10)(CX*1), Z14
-	VMULPS  Z0, Z11, Z11
-	VMULPS  Z0, Z12, Z12
-	VMULPS  Z0, Z13, Z13
-	VMULPS  Z0, Z14, Z14
-	VMAXPS  Z4, Z11, Z4
-	VMAXPS  Z4, Z12, Z4
-	VMAXPS  Z4, Z13, Z4
-	VMAXPS  Z4, Z14, Z4
+	VMOVUPS (R11)(CX*1), Z3
+	VMOVUPS 64(R11)(CX*1), Z7
+	VMOVUPS 128(R11)(CX*1), Z8
+	VMOVUPS 192(R11)(CX*1), Z9
+	VMULPS  Z0, Z3, Z3
+	VMULPS  Z0, Z7, Z7
+	VMULPS  Z0, Z8, Z8
+	VMULPS  Z0, Z9, Z9
+	VMAXPS  Z2, Z3, Z2
+	VMAXPS  Z2, Z7, Z2
+	VMAXPS  Z2, Z8, Z2
+	VMAXPS  Z2, Z9, Z2
 	ADDQ    $0x00000100, CX
 	SUBQ    $0x40, R9
 	JGE     vectors4x3
@@ -1225,12 +1133,12 @@ fewer4x3:
 	JLT  fewer2x3
 
 vectors2x3:
-	VMOVUPS (R10)(CX*1), Z11
-	VMOVUPS 64(R10)(CX*1), Z12
-	VMULPS  Z0, Z11, Z11
-	VMULPS  Z0, Z12, Z12
-	VMAXPS  Z4, Z11, Z4
-	VMAXPS  Z4, Z12, Z4
+	VMOVUPS (R11)(CX*1), Z3
+	VMOVUPS 64(R11)(CX*1), Z7
+	VMULPS  Z0, Z3, Z3
+	VMULPS  Z0, Z7, Z7
+	VMAXPS  Z2, Z3, Z2
+	VMAXPS  Z2, Z7, Z2
 	ADDQ    $0x00000080, CX
 	SUBQ    $0x20, R9
 	JGE     vectors2x3
@@ -1241,9 +1149,9 @@ fewer2x3:
 	JLT  tail3
 
 vectors1x3:
-	VMOVUPS (R10)(CX*1), Z11
-	VMULPS  Z0, Z11, Z11
-	VMAXPS  Z4, Z11, Z4
+	VMOVUPS (R11)(CX*1), Z3
+	VMULPS  Z0, Z3, Z3
+	VMAXPS  Z2, Z3, Z2
 	ADDQ    $0x00000040, CX
 	SUBQ    $0x10, R9
 	JGE     vectors1x3
@@ -1251,389 +1159,330 @@ vectors1x3:
 tail3:
 	ADDQ      $0x10, R9
 	JZ        done3
-	LEAQ      masks<>+64(SB), R12
+	LEAQ      masks<>+64(SB), R15
 	SHLQ      $0x02, R9
-	SUBQ      R9, R12
-	VMOVDQU32 (R12), Z11
-	VPTESTMD  Z11, Z11, K1
-	VMOVUPS.Z (R10)(CX*1), K1, Z11
-	VMULPS    Z0, Z11, Z11
-	VBLENDMPS Z11, Z1, K1, Z6
-	VMAXPS    Z4, Z6, Z4
+	SUBQ      R9, R15
+	VMOVDQU32 (R15), Z3
+	VPTESTMD  Z3, Z3, K1
+	VMOVUPS.Z (R11)(CX*1), K1, Z3
+	VMULPS    Z0, Z3, Z3
+	VBLENDMPS Z3, Z1, K1, Z4
+	VMAXPS    Z2, Z4, Z2
 
 done3:
-	VEXTRACTF64X4 $0x01, Z4, Y11
-	VMAXPS        Y4, Y11, Y11
-	VEXTRACTF128  $0x01, Y11, X4
-	VMAXPS        X11, X4, X4
-	VPERMILPS     $0x0e, X4, X11
-	VMAXPS        X4, X11, X4
-	VPERMILPS     $0x01, X4, X11
-	VMAXPS        X4, X11, X4
-	VMOVSS        X4, 8(R8)
-	VBROADCASTSS  (R8), Z4
-	VMOVUPS       constants<>+0(SB), Z11
-	XORQ          CX, CX
-	MOVQ          SI, R9
-	SUBQ          $0x40, R9
-	JLT           fewer4x4
+	VEXTRACTF64X4 $0x01, Z2, Y3
+	VMAXPS        Y2, Y3, Y3
+	VEXTRACTF128  $0x01, Y3, X2
+	VMAXPS        X3, X2, X2
+	VPERMILPS     $0x0e, X2, X3
+	VMAXPS        X2, X3, X2
+	VPERMILPS     $0x01, X2, X3
+	VMAXPS        X2, X3, X2
+	VMOVSS        X2, (R13)
+	ADDQ          $0x08, R13
+	ADDQ          DX, R11
+	ADDQ          DI, R12
+	DECQ          R14
+	JNZ           rows2
 
-vectors4x4:
-	VMOVUPS     (AX)(CX*1), Z12
-	VMOVUPS     64(AX)(CX*1), Z13
-	VMOVUPS     128(AX)(CX*1), Z14
-	VMOVUPS     192(AX)(CX*1), Z15
-	VMULPS      Z0, Z12, Z12
-	VMULPS      Z0, Z13, Z13
-	VMULPS      Z0, Z14, Z14
-	VMULPS      Z0, Z15, Z15
-	VSUBPS      Z4, Z12, Z12
-	VSUBPS      Z4, Z13, Z13
-	VSUBPS      Z4, Z14, Z14
-	VSUBPS      Z4, Z15, Z15
-	VMAXPS      Z12, Z3, Z12
-	VMAXPS      Z13, Z3, Z13
-	VMAXPS      Z14, Z3, Z14
-	VMAXPS      Z15, Z3, Z15
-	VMULPS      constants<>+384(SB), Z12, Z16
-	VMULPS      constants<>+384(SB), Z13, Z17
-	VMULPS      constants<>+384(SB), Z14, Z18
-	VMULPS      constants<>+384(SB), Z15, Z19
-	VRNDSCALEPS $0x08, Z16, Z16
-	VRNDSCALEPS $0x08, Z17, Z17
-	VRNDSCALEPS $0x08, Z18, Z18
-	VRNDSCALEPS $0x08, Z19, Z19
-	VMULPS      constants<>+448(SB), Z16, Z20
-	VMULPS      constants<>+448(SB), Z17, Z21
-	VMULPS      constants<>+448(SB), Z18, Z22
-	VMULPS      constants<>+448(SB), Z19, Z23
-	VSUBPS      Z20, Z12, Z12
-	VSUBPS      Z21, Z13, Z13
-	VSUBPS      Z22, Z14, Z14
-	VSUBPS      Z23, Z15, Z15
-	VMULPS      constants<>+512(SB), Z16, Z20
-	VMULPS      constants<>+512(SB), Z17, Z21
-	VMULPS      constants<>+512(SB), Z18, Z22
-	VMULPS      constants<>+512(SB), Z19, Z23
-	VSUBPS      Z20, Z12, Z12
-	VSUBPS      Z21, Z13, Z13
-	VSUBPS      Z22, Z14, Z14
-	VSUBPS      Z23, Z15, Z15
-	VMULPS      constants<>+576(SB), Z12, Z20
-	VMULPS      constants<>+576(SB), Z13, Z21
-	VMULPS      constants<>+576(SB), Z14, Z22
-	VMULPS      constants<>+576(SB), Z15, Z23
-	VADDPS      constants<>+640(SB), Z20, Z20
-	VADDPS      constants<>+640(SB), Z21, Z21
-	VADDPS      constants<>+640(SB), Z22, Z22
-	VADDPS      constants<>+640(SB), Z23, Z23
-	VMULPS      Z12, Z20, Z20
-	VMULPS      Z13, Z21, Z21
-	VMULPS      Z14, Z22, Z22
-	VMULPS      Z15, Z23, Z23
-	VADDPS      constants<>+704(SB), Z20, Z20
-	VADDPS      constants<>+704(SB), Z21, Z21
-	VADDPS      constants<>+704(SB), Z22, Z22
-	VADDPS      constants<>+704(SB), Z23, Z23
-	VMULPS      Z12, Z20, Z20
-	VMULPS      Z13, Z21, Z21
-	VMULPS      Z14, Z22, Z22
-	VMULPS      Z15, Z23, Z23
-	VADDPS      constants<>+768(SB), Z20, Z20
-	VADDPS      constants<>+768(SB), Z21, Z21
-	VADDPS      constants<>+768(SB), Z22, Z22
-	VADDPS      constants<>+768(SB), Z23, Z23
-	VMULPS      Z12, Z20, Z20
-	VMULPS      Z13, Z21, Z21
-	VMULPS      Z14, Z22, Z22
-	VMULPS      Z15, Z23, Z23
-	VADDPS      constants<>+832(SB), Z20, Z20
-	VADDPS      constants<>+832(SB), Z21, Z21
-	VADDPS      constants<>+832(SB), Z22, Z22
-	VADDPS      constants<>+832(SB), Z23, Z23
-	VMULPS      Z12, Z12, Z24
-	VMULPS      Z13, Z13, Z25
-	VMULPS      Z14, Z14, Z26
-	VMULPS      Z15, Z15, Z27
-	VMULPS      Z24, Z20, Z20
-	VMULPS      Z25, Z21, Z21
-	VMULPS      Z26, Z22, Z22
-	VMULPS      Z27, Z23, Z23
-	VADDPS      Z12, Z20, Z12
-	VADDPS      Z13, Z21, Z13
-	VADDPS      Z14, Z22, Z14
-	VADDPS      Z15, Z23, Z15
-	VADDPS      constants<>+896(SB), Z12, Z12
-	VADDPS      constants<>+896(SB), Z13, Z13
-	VADDPS      constants<>+896(SB), Z14, Z14
-	VADDPS      constants<>+896(SB), Z15, Z15
-	VSCALEFPS   Z16, Z12, Z12
-	VSCALEFPS   Z17, Z13, Z13
-	VSCALEFPS   Z18, Z14, Z14
-	VSCALEFPS   Z19, Z15, Z15
-	VMOVUPS     Z12, (AX)(CX*1)
-	VMOVUPS     Z13, 64(AX)(CX*1)
-	VMOVUPS     Z14, 128(AX)(CX*1)
-	VMOVUPS     Z15, 192(AX)(CX*1)
-	VADDPS      Z12, Z11, Z11
-	VADDPS      Z13, Z11, Z11
-	VADDPS      Z14, Z11, Z11
-	VADDPS      Z15, Z11, Z11
-	ADDQ        $0x00000100, CX
-	SUBQ        $0x40, R9
-	JGE         vectors4x4
+rows4:
+	VBROADCASTSS (R8), Z2
+	VMOVUPS      constants<>+0(SB), Z3
+	XORQ         CX, CX
+	MOVQ         SI, R9
+	SUBQ         $0x80, R9
+	JLT          fewer8x5
 
-fewer4x4:
-	ADDQ $0x40, R9
-	SUBQ $0x20, R9
-	JLT  fewer2x4
+vectors8x5:
+	VMOVUPS      (AX)(CX*1), Z7
+	VMOVUPS      64(AX)(CX*1), Z8
+	VMOVUPS      128(AX)(CX*1), Z9
+	VMOVUPS      192(AX)(CX*1), Z10
+	VMOVUPS      256(AX)(CX*1), Z11
+	VMOVUPS      320(AX)(CX*1), Z12
+	VMOVUPS      384(AX)(CX*1), Z13
+	VMOVUPS      448(AX)(CX*1), Z14
+	VMULPS       Z0, Z7, Z7
+	VMULPS       Z0, Z8, Z8
+	VMULPS       Z0, Z9, Z9
+	VMULPS       Z0, Z10, Z10
+	VMULPS       Z0, Z11, Z11
+	VMULPS       Z0, Z12, Z12
+	VMULPS       Z0, Z13, Z13
+	VMULPS       Z0, Z14, Z14
+	VSUBPS       Z2, Z7, Z7
+	VSUBPS       Z2, Z8, Z8
+	VSUBPS       Z2, Z9, Z9
+	VSUBPS       Z2, Z10, Z10
+	VSUBPS       Z2, Z11, Z11
+	VSUBPS       Z2, Z12, Z12
+	VSUBPS       Z2, Z13, Z13
+	VSUBPS       Z2, Z14, Z14
+	VMULPS       constants<>+384(SB), Z7, Z15
+	VMULPS       constants<>+384(SB), Z8, Z16
+	VMULPS       constants<>+384(SB), Z9, Z17
+	VMULPS       constants<>+384(SB), Z10, Z18
+	VMULPS       constants<>+384(SB), Z11, Z19
+	VMULPS       constants<>+384(SB), Z12, Z20
+	VMULPS       constants<>+384(SB), Z13, Z21
+	VMULPS       constants<>+384(SB), Z14, Z22
+	VRNDSCALEPS  $0x08, Z15, Z15
+	VRNDSCALEPS  $0x08, Z16, Z16
+	VRNDSCALEPS  $0x08, Z17, Z17
+	VRNDSCALEPS  $0x08, Z18, Z18
+	VRNDSCALEPS  $0x08, Z19, Z19
+	VRNDSCALEPS  $0x08, Z20, Z20
+	VRNDSCALEPS  $0x08, Z21, Z21
+	VRNDSCALEPS  $0x08, Z22, Z22
+	VFNMADD231PS constants<>+448(SB), Z15, Z7
+	VFNMADD231PS constants<>+448(SB), Z16, Z8
+	VFNMADD231PS constants<>+448(SB), Z17, Z9
+	VFNMADD231PS constants<>+448(SB), Z18, Z10
+	VFNMADD231PS constants<>+448(SB), Z19, Z11
+	VFNMADD231PS constants<>+448(SB), Z20, Z12
+	VFNMADD231PS constants<>+448(SB), Z21, Z13
+	VFNMADD231PS constants<>+448(SB), Z22, Z14
+	VMULPS       constants<>+512(SB), Z15, Z23
+	VMULPS       constants<>+512(SB), Z16, Z24
+	VMULPS       constants<>+512(SB), Z17, Z25
+	VMULPS       constants<>+512(SB), Z18, Z26
+	VMULPS       constants<>+512(SB), Z19, Z27
+	VMULPS       constants<>+512(SB), Z20, Z28
+	VMULPS       constants<>+512(SB), Z21, Z29
+	VMULPS       constants<>+512(SB), Z22, Z30
+	VSUBPS       Z23, Z7, Z7
+	VSUBPS       Z24, Z8, Z8
+	VSUBPS       Z25, Z9, Z9
+	VSUBPS       Z26, Z10, Z10
+	VSUBPS       Z27, Z11, Z11
+	VSUBPS       Z28, Z12, Z12
+	VSUBPS       Z29, Z13, Z13
+	VSUBPS       Z30, Z14, Z14
+	VMULPS       constants<>+576(SB), Z7, Z23
+	VMULPS       constants<>+576(SB), Z8, Z24
+	VMULPS       constants<>+576(SB), Z9, Z25
+	VMULPS       constants<>+576(SB), Z10, Z26
+	VMULPS       constants<>+576(SB), Z11, Z27
+	VMULPS       constants<>+576(SB), Z12, Z28
+	VMULPS       constants<>+576(SB), Z13, Z29
+	VMULPS       constants<>+576(SB), Z14, Z30
+	VADDPS       constants<>+640(SB), Z23, Z23
+	VADDPS       constants<>+640(SB), Z24, Z24
+	VADDPS       constants<>+640(SB), Z25, Z25
+	VADDPS       constants<>+640(SB), Z26, Z26
+	VADDPS       constants<>+640(SB), Z27, Z27
+	VADDPS       constants<>+640(SB), Z28, Z28
+	VADDPS       constants<>+640(SB), Z29, Z29
+	VADDPS       constants<>+640(SB), Z30, Z30
+	VMULPS       Z7, Z23, Z23
+	VMULPS       Z8, Z24, Z24
+	VMULPS       Z9, Z25, Z25
+	VMULPS       Z10, Z26, Z26
+	VMULPS       Z11, Z27, Z27
+	VMULPS       Z12, Z28, Z28
+	VMULPS       Z13, Z29, Z29
+	VMULPS       Z14, Z30, Z30
+	VADDPS       constants<>+704(SB), Z23, Z23
+	VADDPS       constants<>+704(SB), Z24, Z24
+	VADDPS       constants<>+704(SB), Z25, Z25
+	VADDPS       constants<>+704(SB), Z26, Z26
+	VADDPS       constants<>+704(SB), Z27, Z27
+	VADDPS       constants<>+704(SB), Z28, Z28
+	VADDPS       constants<>+704(SB), Z29, Z29
+	VADDPS       constants<>+704(SB), Z30, Z30
+	VMULPS       Z7, Z23, Z23
+	VMULPS       Z8, Z24, Z24
+	VMULPS       Z9, Z25, Z25
+	VMULPS       Z10, Z26, Z26
+	VMULPS       Z11, Z27, Z27
+	VMULPS       Z12, Z28, Z28
+	VMULPS       Z13, Z29, Z29
+	VMULPS       Z14, Z30, Z30
+	VADDPS       constants<>+768(SB), Z23, Z23
+	VADDPS       constants<>+768(SB), Z24, Z24
+	VADDPS       constants<>+768(SB), Z25, Z25
+	VADDPS       constants<>+768(SB), Z26, Z26
+	VADDPS       constants<>+768(SB), Z27, Z27
+	VADDPS       constants<>+768(SB), Z28, Z28
+	VADDPS       constants<>+768(SB), Z29, Z29
+	VADDPS       constants<>+768(SB), Z30, Z30
+	VMULPS       Z7, Z23, Z23
+	VMULPS       Z8, Z24, Z24
+	VMULPS       Z9, Z25, Z25
+	VMULPS       Z10, Z26, Z26
+	VMULPS       Z11, Z27, Z27
+	VMULPS       Z12, Z28, Z28
+	VMULPS       Z13, Z29, Z29
+	VMULPS       Z14, Z30, Z30
+	VADDPS       constants<>+832(SB), Z23, Z23
+	VADDPS       constants<>+832(SB), Z24, Z24
+	VADDPS       constants<>+832(SB), Z25, Z25
+	VADDPS       constants<>+832(SB), Z26, Z26
+	VADDPS       constants<>+832(SB), Z27, Z27
+	VADDPS       constants<>+832(SB), Z28, Z28
+	VADDPS       constants<>+832(SB), Z29, Z29
+	VADDPS       constants<>+832(SB), Z30, Z30
+	VMULPS       Z7, Z7, Z31
+	VMULPS       Z31, Z23, Z23
+	VMULPS       Z8, Z8, Z31
+	VMULPS       Z31, Z24, Z24
+	VMULPS       Z9, Z9, Z31
+	VMULPS       Z31, Z25, Z25
+	VMULPS       Z10, Z10, Z31
+	VMULPS       Z31, Z26, Z26
+	VMULPS       Z11, Z11, Z31
+	VMULPS       Z31, Z27, Z27
+	VMULPS       Z12, Z12, Z31
+	VMULPS       Z31, Z28, Z28
+	VMULPS       Z13, Z13, Z31
+	VMULPS       Z31, Z29, Z29
+	VMULPS       Z14, Z14, Z31
+	VMULPS       Z31, Z30, Z30
+	VADDPS       Z7, Z23, Z7
+	VADDPS       Z8, Z24, Z8
+	VADDPS       Z9, Z25, Z9
+	VADDPS       Z10, Z26, Z10
+	VADDPS       Z11, Z27, Z11
+	VADDPS       Z12, Z28, Z12
+	VADDPS       Z13, Z29, Z13
+	VADDPS       Z14, Z30, Z14
+	VADDPS       constants<>+896(SB), Z7, Z7
+	VADDPS       constants<>+896(SB), Z8, Z8
+	VADDPS       constants<>+896(SB), Z9, Z9
+	VADDPS       constants<>+896(SB), Z10, Z10
+	VADDPS       constants<>+896(SB), Z11, Z11
+	VADDPS       constants<>+896(SB), Z12, Z12
+	VADDPS       constants<>+896(SB), Z13, Z13
+	VADDPS       constants<>+896(SB), Z14, Z14
+	VSCALEFPS    Z15, Z7, Z7
+	VSCALEFPS    Z16, Z8, Z8
+	VSCALEFPS    Z17, Z9, Z9
+	VSCALEFPS    Z18, Z10, Z10
+	VSCALEFPS    Z19, Z11, Z11
+	VSCALEFPS    Z20, Z12, Z12
+	VSCALEFPS    Z21, Z13, Z13
+	VSCALEFPS    Z22, Z14, Z14
+	VMOVUPS      Z7, (AX)(CX*1)
+	VMOVUPS      Z8, 64(AX)(CX*1)
+	VMOVUPS      Z9, 128(AX)(CX*1)
+	VMOVUPS      Z10, 192(AX)(CX*1)
+	VMOVUPS      Z11, 256(AX)(CX*1)
+	VMOVUPS      Z12, 320(AX)(CX*1)
+	VMOVUPS      Z13, 384(AX)(CX*1)
+	VMOVUPS      Z14, 448(AX)(CX*1)
+	VADDPS       Z7, Z3, Z3
+	VADDPS       Z8, Z3, Z3
+	VADDPS       Z9, Z3, Z3
+	VADDPS       Z10, Z3, Z3
+	VADDPS       Z11, Z3, Z3
+	VADDPS       Z12, Z3, Z3
+	VADDPS       Z13, Z3, Z3
+	VADDPS       Z14, Z3, Z3
+	ADDQ         $0x00000200, CX
+	SUBQ         $0x80, R9
+	JGE          vectors8x5
 
-vectors2x4:
-	VMOVUPS     (AX)(CX*1), Z12
-	VMOVUPS     64(AX)(CX*1), Z13
-	VMULPS      Z0, Z12, Z12
-	VMULPS      Z0, Z13, Z13
-	VSUBPS      Z4, Z12, Z12
-	VSUBPS      Z4, Z13, Z13
-	VMAXPS      Z12, Z3, Z12
-	VMAXPS      Z13, Z3, Z13
-	VMULPS      constants<>+384(SB), Z12, Z14
-	VMULPS      constants<>+384(SB), Z13, Z15
-	VRNDSCALEPS $0x08, Z14, Z14
-	VRNDSCALEPS $0x08, Z15, Z15
-	VMULPS      constants<>+448(SB), Z14, Z16
-	VMULPS      constants<>+448(SB), Z15, Z17
-	VSUBPS      Z16, Z12, Z12
-	VSUBPS      Z17, Z13, Z13
-	VMULPS      constants<>+512(SB), Z14, Z16
-	VMULPS      constants<>+512(SB), Z15, Z17
-	VSUBPS      Z16, Z12, Z12
-	VSUBPS      Z17, Z13, Z13
-	VMULPS      constants<>+576(SB), Z12, Z16
-	VMULPS      constants<>+576(SB), Z13, Z17
-	VADDPS      constants<>+640(SB), Z16, Z16
-	VADDPS      constants<>+640(SB), Z17, Z17
-	VMULPS      Z12, Z16, Z16
-	VMULPS      Z13, Z17, Z17
-	VADDPS      constants<>+704(SB), Z16, Z16
-	VADDPS      constants<>+704(SB), Z17, Z17
-	VMULPS      Z12, Z16, Z16
-	VMULPS      Z13, Z17, Z17
-	VADDPS      constants<>+768(SB), Z16, Z16
-	VADDPS      constants<>+768(SB), Z17, Z17
-	VMULPS      Z12, Z16, Z16
-	VMULPS      Z13, Z17, Z17
-	VADDPS      constants<>+832(SB), Z16, Z16
-	VADDPS      constants<>+832(SB), Z17, Z17
-	VMULPS      Z12, Z12, Z18
-	VMULPS      Z13, Z13, Z19
-	VMULPS      Z18, Z16, Z16
-	VMULPS      Z19, Z17, Z17
-	VADDPS      Z12, Z16, Z12
-	VADDPS      Z13, Z17, Z13
-	VADDPS      constants<>+896(SB), Z12, Z12
-	VADDPS      constants<>+896(SB), Z13, Z13
-	VSCALEFPS   Z14, Z12, Z12
-	VSCALEFPS   Z15, Z13, Z13
-	VMOVUPS     Z12, (AX)(CX*1)
-	VMOVUPS     Z13, 64(AX)(CX*1)
-	VADDPS      Z12, Z11, Z11
-	VADDPS      Z13, Z11, Z11
-	ADDQ        $0x00000080, CX
-	SUBQ        $0x20, R9
-	JGE         vectors2x4
-
-fewer2x4:
-	ADDQ $0x20, R9
-	SUBQ $0x10, R9
-	JLT  tail4
-
-vectors1x4:
-	VMOVUPS     (AX)(CX*1), Z12
-	VMULPS      Z0, Z12, Z12
-	VSUBPS      Z4, Z12, Z12
-	VMAXPS      Z12, Z3, Z12
-	VMULPS      constants<>+384(SB), Z12, Z13
-	VRNDSCALEPS $0x08, Z13, Z13
-	VMULPS      constants<>+448(SB), Z13, Z14
-	VSUBPS      Z14, Z12, Z12
-	VMULPS      constants<>+512(SB), Z13, Z14
-	VSUBPS      Z14, Z12, Z12
-	VMULPS      constants<>+576(SB), Z12, Z14
-	VADDPS      constants<>+640(SB), Z14, Z14
-	VMULPS      Z12, Z14, Z14
-	VADDPS      constants<>+704(SB), Z14, Z14
-	VMULPS      Z12, Z14, Z14
-	VADDPS      constants<>+768(SB), Z14, Z14
-	VMULPS      Z12, Z14, Z14
-	VADDPS      constants<>+832(SB), Z14, Z14
-	VMULPS      Z12, Z12, Z15
-	VMULPS      Z15, Z14, Z14
-	VADDPS      Z12, Z14, Z12
-	VADDPS      constants<>+896(SB), Z12, Z12
-	VSCALEFPS   Z13, Z12, Z12
-	VMOVUPS     Z12, (AX)(CX*1)
-	VADDPS      Z12, Z11, Z11
-	ADDQ        $0x00000040, CX
-	SUBQ        $0x10, R9
-	JGE         vectors1x4
-
-tail4:
-	ADDQ        $0x10, R9
-	JZ          done4
-	LEAQ        masks<>+64(SB), R12
-	SHLQ        $0x02, R9
-	SUBQ        R9, R12
-	VMOVDQU32   (R12), Z12
-	VPTESTMD    Z12, Z12, K1
-	VMOVUPS.Z   (AX)(CX*1), K1, Z12
-	VMULPS      Z0, Z12, Z12
-	VSUBPS      Z4, Z12, Z4
-	VMAXPS      Z4, Z3, Z4
-	VMULPS      constants<>+384(SB), Z4, Z12
-	VRNDSCALEPS $0x08, Z12, Z12
-	VMULPS      constants<>+448(SB), Z12, Z13
-	VSUBPS      Z13, Z4, Z4
-	VMULPS      constants<>+512(SB), Z12, Z13
-	VSUBPS      Z13, Z4, Z4
-	VMULPS      constants<>+576(SB), Z4, Z13
-	VADDPS      constants<>+640(SB), Z13, Z13
-	VMULPS      Z4, Z13, Z13
-	VADDPS      constants<>+704(SB), Z13, Z13
-	VMULPS      Z4, Z13, Z13
-	VADDPS      constants<>+768(SB), Z13, Z13
-	VMULPS      Z4, Z13, Z13
-	VADDPS      constants<>+832(SB), Z13, Z13
-	VMULPS      Z4, Z4, Z14
-	VMULPS      Z14, Z13, Z13
-	VADDPS      Z4, Z13, Z4
-	VADDPS      constants<>+896(SB), Z4, Z4
-	VSCALEFPS   Z12, Z4, Z4
-	VMOVUPS     Z4, K1, (AX)(CX*1)
-	VBLENDMPS   Z4, Z2, K1, Z7
-	VADDPS      Z7, Z11, Z11
-
-done4:
-	VEXTRACTF64X4 $0x01, Z11, Y4
-	VADDPS        Y4, Y11, Y4
-	VEXTRACTF128  $0x01, Y4, X11
-	VADDPS        X11, X4, X11
-	VPERMILPS     $0x0e, X11, X4
-	VADDPS        X4, X11, X11
-	VPERMILPS     $0x01, X11, X4
-	VADDPS        X4, X11, X11
-	VMOVSS        X11, 4(R8)
-	VBROADCASTSS  8(R8), Z4
-	VMOVUPS       constants<>+0(SB), Z11
-	XORQ          CX, CX
-	MOVQ          R11, R9
-	SUBQ          $0x40, R9
-	JLT           fewer4x5
+fewer8x5:
+	ADDQ $0x80, R9
+	SUBQ $0x40, R9
+	JLT  fewer4x5
 
 vectors4x5:
-	VMOVUPS     (R10)(CX*1), Z12
-	VMOVUPS     64(R10)(CX*1), Z13
-	VMOVUPS     128(R10)(CX*1), Z14
-	VMOVUPS     192(R10)(CX*1), Z15
-	VMULPS      Z0, Z12, Z12
-	VMULPS      Z0, Z13, Z13
-	VMULPS      Z0, Z14, Z14
-	VMULPS      Z0, Z15, Z15
-	VSUBPS      Z4, Z12, Z12
-	VSUBPS      Z4, Z13, Z13
-	VSUBPS      Z4, Z14, Z14
-	VSUBPS      Z4, Z15, Z15
-	VMAXPS      Z12, Z3, Z12
-	VMAXPS      Z13, Z3, Z13
-	VMAXPS      Z14, Z3, Z14
-	VMAXPS      Z15, Z3, Z15
-	VMULPS      constants<>+384(SB), Z12, Z16
-	VMULPS      constants<>+384(SB), Z13, Z17
-	VMULPS      constants<>+384(SB), Z14, Z18
-	VMULPS      constants<>+384(SB), Z15, Z19
-	VRNDSCALEPS $0x08, Z16, Z16
-	VRNDSCALEPS $0x08, Z17, Z17
-	VRNDSCALEPS $0x08, Z18, Z18
-	VRNDSCALEPS $0x08, Z19, Z19
-	VMULPS      constants<>+448(SB), Z16, Z20
-	VMULPS      constants<>+448(SB), Z17, Z21
-	VMULPS      constants<>+448(SB), Z18, Z22
-	VMULPS      constants<>+448(SB), Z19, Z23
-	VSUBPS      Z20, Z12, Z12
-	VSUBPS      Z21, Z13, Z13
-	VSUBPS      Z22, Z14, Z14
-	VSUBPS      Z23, Z15, Z15
-	VMULPS      constants<>+512(SB), Z16, Z20
-	VMULPS      constants<>+512(SB), Z17, Z21
-	VMULPS      constants<>+512(SB), Z18, Z22
-	VMULPS      constants<>+512(SB), Z19, Z23
-	VSUBPS      Z20, Z12, Z12
-	VSUBPS      Z21, Z13, Z13
-	VSUBPS      Z22, Z14, Z14
-	VSUBPS      Z23, Z15, Z15
-	VMULPS      constants<>+576(SB), Z12, Z20
-	VMULPS      constants<>+576(SB), Z13, Z21
-	VMULPS      constants<>+576(SB), Z14, Z22
-	VMULPS      constants<>+576(SB), Z15, Z23
-	VADDPS      constants<>+640(SB), Z20, Z20
-	VADDPS      constants<>+640(SB), Z21, Z21
-	VADDPS      constants<>+640(SB), Z22, Z22
-	VADDPS      constants<>+640(SB), Z23, Z23
-	VMULPS      Z12, Z20, Z20
-	VMULPS      Z13, Z21, Z21
-	VMULPS      Z14, Z22, Z22
-	VMULPS      Z15, Z23, Z23
-	VADDPS      constants<>+704(SB), Z20, Z20
-	VADDPS      constants<>+704(SB), Z21, Z21
-	VADDPS      constants<>+704(SB), Z22, Z22
-	VADDPS      constants<>+704(SB), Z23, Z23
-	VMULPS      Z12, Z20, Z20
-	VMULPS      Z13, Z21, Z21
-	VMULPS      Z14, Z22, Z22
-	VMULPS      Z15, Z23, Z23
-	VADDPS      constants<>+768(SB), Z20, Z20
-	VADDPS      constants<>+768(SB), Z21, Z21
-	VADDPS      constants<>+768(SB), Z22, Z22
-	VADDPS      constants<>+768(SB), Z23, Z23
-	VMULPS      Z12, Z20, Z20
-	VMULPS      Z13, Z21, Z21
-	VMULPS      Z14, Z22, Z22
-	VMULPS      Z15, Z23, Z23
-	VADDPS      constants<>+832(SB), Z20, Z20
-	VADDPS      constants<>+832(SB), Z21, Z21
-	VADDPS      constants<>+832(SB), Z22, Z22
-	VADDPS      constants<>+832(SB), Z23, Z23
-	VMULPS      Z12, Z12, Z24
-	VMULPS      Z13, Z13, Z25
-	VMULPS      Z14, Z14, Z26
-	VMULPS      Z15, Z15, Z27
-	VMULPS      Z24, Z20, Z20
-	VMULPS      Z25, Z21, Z21
-	VMULPS      Z26, Z22, Z22
-	VMULPS      Z27, Z23, Z23
-	VADDPS      Z12, Z20, Z12
-	VADDPS      Z13, Z21, Z13
-	VADDPS      Z14, Z22, Z14
-	VADDPS      Z15, Z23, Z15
-	VADDPS      constants<>+896(SB), Z12, Z12
-	VADDPS      constants<>+896(SB), Z13, Z13
-	VADDPS      constants<>+896(SB), Z14, Z14
-	VADDPS      constants<>+896(SB), Z15, Z15
-	VSCALEFPS   Z16, Z12, Z12
-	VSCALEFPS   Z17, Z13, Z13
-	VSCALEFPS   Z18, Z14, Z14
-	VSCALEFPS   Z19, Z15, Z15
-	VMOVUPS     Z12, (R10)(CX*1)
-	VMOVUPS     Z13, 64(R10)(CX*1)
-	VMOVUPS     Z14, 128(R10)(CX*1)
-	VMOVUPS     Z15, 192(R10)(CX*1)
-	VADDPS      Z12, Z11, Z11
-	VADDPS      Z13, Z11, Z11
-	VADDPS      Z14, Z11, Z11
-	VADDPS      Z15, Z11, Z11
-	ADDQ        $0x00000100, CX
-	SUBQ        $0x40, R9
-	JGE         vectors4x5
+	VMOVUPS      (AX)(CX*1), Z7
+	VMOVUPS      64(AX)(CX*1), Z8
+	VMOVUPS      128(AX)(CX*1), Z9
+	VMOVUPS      192(AX)(CX*1), Z10
+	VMULPS       Z0, Z7, Z7
+	VMULPS       Z0, Z8, Z8
+	VMULPS       Z0, Z9, Z9
+	VMULPS       Z0, Z10, Z10
+	VSUBPS       Z2, Z7, Z7
+	VSUBPS       Z2, Z8, Z8
+	VSUBPS       Z2, Z9, Z9
+	VSUBPS       Z2, Z10, Z10
+	VMULPS       constants<>+384(SB), Z7, Z11
+	VMULPS       constants<>+384(SB), Z8, Z12
+	VMULPS       constants<>+384(SB), Z9, Z13
+	VMULPS       constants<>+384(SB), Z10, Z14
+	VRNDSCALEPS  $0x08, Z11, Z11
+	VRNDSCALEPS  $0x08, Z12, Z12
+	VRNDSCALEPS  $0x08, Z13, Z13
+	VRNDSCALEPS  $0x08, Z14, Z14
+	VFNMADD231PS constants<>+448(SB), Z11, Z7
+	VFNMADD231PS constants<>+448(SB), Z12, Z8
+	VFNMADD231PS constants<>+448(SB), Z13, Z9
+	VFNMADD231PS constants<>+448(SB), Z14, Z10
+	VMULPS       constants<>+512(SB), Z11, Z15
+	VMULPS       constants<>+512(SB), Z12, Z16
+	VMULPS       constants<>+512(SB), Z13, Z17
+	VMULPS       constants<>+512(SB), Z14, Z18
+	VSUBPS       Z15, Z7, Z7
+	VSUBPS       Z16, Z8, Z8
+	VSUBPS       Z17, Z9, Z9
+	VSUBPS       Z18, Z10, Z10
+	VMULPS       constants<>+576(SB), Z7, Z15
+	VMULPS       constants<>+576(SB), Z8, Z16
+	VMULPS       constants<>+576(SB), Z9, Z17
+	VMULPS       constants<>+576(SB), Z10, Z18
+	VADDPS       constants<>+640(SB), Z15, Z15
+	VADDPS       constants<>+640(SB), Z16, Z16
+	VADDPS       constants<>+640(SB), Z17, Z17
+	VADDPS       constants<>+640(SB), Z18, Z18
+	VMULPS       Z7, Z15, Z15
+	VMULPS       Z8, Z16, Z16
+	VMULPS       Z9, Z17, Z17
+	VMULPS       Z10, Z18, Z18
+	VADDPS       constants<>+704(SB), Z15, Z15
+	VADDPS       constants<>+704(SB), Z16, Z16
+	VADDPS       constants<>+704(SB), Z17, Z17
+	VADDPS       constants<>+704(SB), Z18, Z18
+	VMULPS       Z7, Z15, Z15
+	VMULPS       Z8, Z16, Z16
+	VMULPS       Z9, Z17, Z17
+	VMULPS       Z10, Z18, Z18
+	VADDPS       constants<>+768(SB), Z15, Z15
+	VADDPS       constants<>+768(SB), Z16, Z16
+	VADDPS       constants<>+768(SB), Z17, Z17
+	VADDPS       constants<>+768(SB), Z18, Z18
+	VMULPS       Z7, Z15, Z15
+	VMULPS       Z8, Z16, Z16
+	VMULPS       Z9, Z17, Z17
+	VMULPS       Z10, Z18, Z18
+	VADDPS       constants<>+832(SB), Z15, Z15
+	VADDPS       constants<>+832(SB), Z16, Z16
+	VADDPS       constants<>+832(SB), Z17, Z17
+	VADDPS       constants<>+832(SB), Z18, Z18
+	VMULPS       Z7, Z7, Z19
+	VMULPS       Z19, Z15, Z15
+	VMULPS       Z8, Z8, Z19
+	VMULPS       Z19, Z16, Z16
+	VMULPS       Z9, Z9, Z19
+	VMULPS       Z19, Z17, Z17
+	VMULPS       Z10, Z10, Z19
+	VMULPS       Z19, Z18, Z18
+	VADDPS       Z7, Z15, Z7
+	VADDPS       Z8, Z16, Z8
+	VADDPS       Z9, Z17, Z9
+	VADDPS       Z10, Z18, Z10
+	VADDPS       constants<>+896(SB), Z7, Z7
+	VADDPS       constants<>+896(SB), Z8, Z8
+	VADDPS       constants<>+896(SB), Z9, Z9
+	VADDPS       constants<>+896(SB), Z10, Z10
+	VSCALEFPS    Z11, Z7, Z7
+	VSCALEFPS    Z12, Z8, Z8
+	VSCALEFPS    Z13, Z9, Z9
+	VSCALEFPS    Z14, Z10, Z10
+	VMOVUPS      Z7, (AX)(CX*1)
+	VMOVUPS      Z8, 64(AX)(CX*1)
+	VMOVUPS      Z9, 128(AX)(CX*1)
+	VMOVUPS      Z10, 192(AX)(CX*1)
+	VADDPS       Z7, Z3, Z3
+	VADDPS       Z8, Z3, Z3
+	VADDPS       Z9, Z3, Z3
+	VADDPS       Z10, Z3, Z3
+	ADDQ         $0x00000100, CX
+	SUBQ         $0x40, R9
+	JGE          vectors4x5
 
 fewer4x5:
 	ADDQ $0x40, R9
@@ -1641,59 +1490,55 @@ fewer4x5:
 	JLT  fewer2x5
 
 vectors2x5:
-	VMOVUPS     (R10)(CX*1), Z12
-	VMOVUPS     64(R10)(CX*1), Z13
-	VMULPS      Z0, Z12, Z12
-	VMULPS      Z0, Z13, Z13
-	VSUBPS      Z4, Z12, Z12
-	VSUBPS      Z4, Z13, Z13
-	VMAXPS      Z12, Z3, Z12
-	VMAXPS      Z13, Z3, Z13
-	VMULPS      constants<>+384(SB), Z12, Z14
-	VMULPS      constants<>+384(SB), Z13, Z15
-	VRNDSCALEPS $0x08, Z14, Z14
-	VRNDSCALEPS $0x08, Z15, Z15
-	VMULPS      constants<>+448(SB), Z14, Z16
-	VMULPS      constants<>+448(SB), Z15, Z17
-	VSUBPS      Z16, Z12, Z12
-	VSUBPS      Z17, Z13, Z13
-	VMULPS      constants<>+512(SB), Z14, Z16
-	VMULPS      constants<>+512(SB), Z15, Z17
-	VSUBPS      Z16, Z12, Z12
-	VSUBPS      Z17, Z13, Z13
-	VMULPS      constants<>+576(SB), Z12, Z16
-	VMULPS      constants<>+576(SB), Z13, Z17
-	VADDPS      constants<>+640(SB), Z16, Z16
-	VADDPS      constants<>+640(SB), Z17, Z17
-	VMULPS      Z12, Z16, Z16
-	VMULPS      Z13, Z17, Z17
-	VADDPS      constants<>+704(SB), Z16, Z16
-	VADDPS      constants<>+704(SB), Z17, Z17
-	VMULPS      Z12, Z16, Z16
-	VMULPS      Z13, Z17, Z17
-	VADDPS      constants<>+768(SB), Z16, Z16
-	VADDPS      constants<>+768(SB), Z17, Z17
-	VMULPS      Z12, Z16, Z16
-	VMULPS      Z13, Z17, Z17
-	VADDPS      constants<>+832(SB), Z16, Z16
-	VADDPS      constants<>+832(SB), Z17, Z17
-	VMULPS      Z12, Z12, Z18
-	VMULPS      Z13, Z13, Z19
-	VMULPS      Z18, Z16, Z16
-	VMULPS      Z19, Z17, Z17
-	VADDPS      Z12, Z16, Z12
-	VADDPS      Z13, Z17, Z13
-	VADDPS      constants<>+896(SB), Z12, Z12
-	VADDPS      constants<>+896(SB), Z13, Z13
-	VSCALEFPS   Z14, Z12, Z12
-	VSCALEFPS   Z15, Z13, Z13
-	VMOVUPS     Z12, (R10)(CX*1)
-	VMOVUPS     Z13, 64(R10)(CX*1)
-	VADDPS      Z12, Z11, Z11
-	VADDPS      Z13, Z11, Z11
-	ADDQ        $0x00000080, CX
-	SUBQ        $0x20, R9
-	JGE         vectors2x5
+	VMOVUPS      (AX)(CX*1), Z7
+	VMOVUPS      64(AX)(CX*1), Z8
+	VMULPS       Z0, Z7, Z7
+	VMULPS       Z0, Z8, Z8
+	VSUBPS       Z2, Z7, Z7
+	VSUBPS       Z2, Z8, Z8
+	VMULPS       constants<>+384(SB), Z7, Z9
+	VMULPS       constants<>+384(SB), Z8, Z10
+	VRNDSCALEPS  $0x08, Z9, Z9
+	VRNDSCALEPS  $0x08, Z10, Z10
+	VFNMADD231PS constants<>+448(SB), Z9, Z7
+	VFNMADD231PS constants<>+448(SB), Z10, Z8
+	VMULPS       constants<>+512(SB), Z9, Z11
+	VMULPS       constants<>+512(SB), Z10, Z12
+	VSUBPS       Z11, Z7, Z7
+	VSUBPS       Z12, Z8, Z8
+	VMULPS       constants<>+576(SB), Z7, Z11
+	VMULPS       constants<>+576(SB), Z8, Z12
+	VADDPS       constants<>+640(SB), Z11, Z11
+	VADDPS       constants<>+640(SB), Z12, Z12
+	VMULPS       Z7, Z11, Z11
+	VMULPS       Z8, Z12, Z12
+	VADDPS       constants<>+704(SB), Z11, Z11
+	VADDPS       constants<>+704(SB), Z12, Z12
+	VMULPS       Z7, Z11, Z11
+	VMULPS       Z8, Z12, Z12
+	VADDPS       constants<>+768(SB), Z11, Z11
+	VADDPS       constants<>+768(SB), Z12, Z12
+	VMULPS       Z7, Z11, Z11
+	VMULPS       Z8, Z12, Z12
+	VADDPS       constants<>+832(SB), Z11, Z11
+	VADDPS       constants<>+832(SB), Z12, Z12
+	VMULPS       Z7, Z7, Z13
+	VMULPS       Z13, Z11, Z11
+	VMULPS       Z8, Z8, Z13
+	VMULPS       Z13, Z12, Z12
+	VADDPS       Z7, Z11, Z7
+	VADDPS       Z8, Z12, Z8
+	VADDPS       constants<>+896(SB), Z7, Z7
+	VADDPS       constants<>+896(SB), Z8, Z8
+	VSCALEFPS    Z9, Z7, Z7
+	VSCALEFPS    Z10, Z8, Z8
+	VMOVUPS      Z7, (AX)(CX*1)
+	VMOVUPS      Z8, 64(AX)(CX*1)
+	VADDPS       Z7, Z3, Z3
+	VADDPS       Z8, Z3, Z3
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, R9
+	JGE          vectors2x5
 
 fewer2x5:
 	ADDQ $0x20, R9
@@ -1701,427 +1546,120 @@ fewer2x5:
 	JLT  tail5
 
 vectors1x5:
-	VMOVUPS     (R10)(CX*1), Z12
-	VMULPS      Z0, Z12, Z12
-	VSUBPS      Z4, Z12, Z12
-	VMAXPS      Z12, Z3, Z12
-	VMULPS      constants<>+384(SB), Z12, Z13
-	VRNDSCALEPS $0x08, Z13, Z13
-	VMULPS      constants<>+448(SB), Z13, Z14
-	VSUBPS      Z14, Z12, Z12
-	VMULPS      constants<>+512(SB), Z13, Z14
-	VSUBPS      Z14, Z12, Z12
-	VMULPS      constants<>+576(SB), Z12, Z14
-	VADDPS      constants<>+640(SB), Z14, Z14
-	VMULPS      Z12, Z14, Z14
-	VADDPS      constants<>+704(SB), Z14, Z14
-	VMULPS      Z12, Z14, Z14
-	VADDPS      constants<>+768(SB), Z14, Z14
-	VMULPS      Z12, Z14, Z14
-	VADDPS      constants<>+832(SB), Z14, Z14
-	VMULPS      Z12, Z12, Z15
-	VMULPS      Z15, Z14, Z14
-	VADDPS      Z12, Z14, Z12
-	VADDPS      constants<>+896(SB), Z12, Z12
-	VSCALEFPS   Z13, Z12, Z12
-	VMOVUPS     Z12, (R10)(CX*1)
-	VADDPS      Z12, Z11, Z11
-	ADDQ        $0x00000040, CX
-	SUBQ        $0x10, R9
-	JGE         vectors1x5
+	VMOVUPS      (AX)(CX*1), Z7
+	VMULPS       Z0, Z7, Z7
+	VSUBPS       Z2, Z7, Z7
+	VMULPS       constants<>+384(SB), Z7, Z8
+	VRNDSCALEPS  $0x08, Z8, Z8
+	VFNMADD231PS constants<>+448(SB), Z8, Z7
+	VMULPS       constants<>+512(SB), Z8, Z9
+	VSUBPS       Z9, Z7, Z7
+	VMULPS       constants<>+576(SB), Z7, Z9
+	VADDPS       constants<>+640(SB), Z9, Z9
+	VMULPS       Z7, Z9, Z9
+	VADDPS       constants<>+704(SB), Z9, Z9
+	VMULPS       Z7, Z9, Z9
+	VADDPS       constants<>+768(SB), Z9, Z9
+	VMULPS       Z7, Z9, Z9
+	VADDPS       constants<>+832(SB), Z9, Z9
+	VMULPS       Z7, Z7, Z10
+	VMULPS       Z10, Z9, Z9
+	VADDPS       Z7, Z9, Z7
+	VADDPS       constants<>+896(SB), Z7, Z7
+	VSCALEFPS    Z8, Z7, Z7
+	VMOVUPS      Z7, (AX)(CX*1)
+	VADDPS       Z7, Z3, Z3
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, R9
+	JGE          vectors1x5
 
 tail5:
-	ADDQ        $0x10, R9
-	JZ          done5
-	LEAQ        masks<>+64(SB), R11
-	SHLQ        $0x02, R9
-	SUBQ        R9, R11
-	VMOVDQU32   (R11), Z12
-	VPTESTMD    Z12, Z12, K1
-	VMOVUPS.Z   (R10)(CX*1), K1, Z12
-	VMULPS      Z0, Z12, Z12
-	VSUBPS      Z4, Z12, Z4
-	VMAXPS      Z4, Z3, Z4
-	VMULPS      constants<>+384(SB), Z4, Z12
-	VRNDSCALEPS $0x08, Z12, Z12
-	VMULPS      constants<>+448(SB), Z12, Z13
-	VSUBPS      Z13, Z4, Z4
-	VMULPS      constants<>+512(SB), Z12, Z13
-	VSUBPS      Z13, Z4, Z4
-	VMULPS      constants<>+576(SB), Z4, Z13
-	VADDPS      constants<>+640(SB), Z13, Z13
-	VMULPS      Z4, Z13, Z13
-	VADDPS      constants<>+704(SB), Z13, Z13
-	VMULPS      Z4, Z13, Z13
-	VADDPS      constants<>+768(SB), Z13, Z13
-	VMULPS      Z4, Z13, Z13
-	VADDPS      constants<>+832(SB), Z13, Z13
-	VMULPS      Z4, Z4, Z14
-	VMULPS      Z14, Z13, Z13
-	VADDPS      Z4, Z13, Z4
-	VADDPS      constants<>+896(SB), Z4, Z4
-	VSCALEFPS   Z12, Z4, Z4
-	VMOVUPS     Z4, K1, (R10)(CX*1)
-	VBLENDMPS   Z4, Z2, K1, Z8
-	VADDPS      Z8, Z11, Z11
+	ADDQ         $0x10, R9
+	JZ           done5
+	LEAQ         masks<>+64(SB), R11
+	SHLQ         $0x02, R9
+	SUBQ         R9, R11
+	VMOVDQU32    (R11), Z7
+	VPTESTMD     Z7, Z7, K1
+	VMOVUPS.Z    (AX)(CX*1), K1, Z7
+	VMULPS       Z0, Z7, Z7
+	VSUBPS       Z2, Z7, Z2
+	VMULPS       constants<>+384(SB), Z2, Z7
+	VRNDSCALEPS  $0x08, Z7, Z7
+	VFNMADD231PS constants<>+448(SB), Z7, Z2
+	VMULPS       constants<>+512(SB), Z7, Z8
+	VSUBPS       Z8, Z2, Z2
+	VMULPS       constants<>+576(SB), Z2, Z8
+	VADDPS       constants<>+640(SB), Z8, Z8
+	VMULPS       Z2, Z8, Z8
+	VADDPS       constants<>+704(SB), Z8, Z8
+	VMULPS       Z2, Z8, Z8
+	VADDPS       constants<>+768(SB), Z8, Z8
+	VMULPS       Z2, Z8, Z8
+	VADDPS       constants<>+832(SB), Z8, Z8
+	VMULPS       Z2, Z2, Z9
+	VMULPS       Z9, Z8, Z8
+	VADDPS       Z2, Z8, Z2
+	VADDPS       constants<>+896(SB), Z2, Z2
+	VSCALEFPS    Z7, Z2, Z2
+	VMOVUPS      Z2, K1, (AX)(CX*1)
+	VMOVUPS.Z    Z2, K1, Z2
+	VADDPS       Z2, Z3, Z3
 
 done5:
-	VEXTRACTF64X4 $0x01, Z11, Y4
-	VADDPS        Y4, Y11, Y4
-	VEXTRACTF128  $0x01, Y4, X11
-	VADDPS        X11, X4, X11
-	VPERMILPS     $0x0e, X11, X4
-	VADDPS        X4, X11, X11
-	VPERMILPS     $0x01, X11, X4
-	VADDPS        X4, X11, X11
-	VMOVSS        X11, 12(R8)
-	ADDQ          $0x10, R8
-	ADDQ          DX, AX
-	ADDQ          DI, SI
-	ADDQ          DX, AX
-	ADDQ          DI, SI
-	SUBQ          $0x02, BX
-	JGE           group1
-
-single1:
-	ADDQ $0x02, BX
-	JZ   done1
-
-one1:
-	VMOVUPS Z1, Z4
-	XORQ    CX, CX
-	MOVQ    SI, R9
-	SUBQ    $0x40, R9
-	JLT     fewer4x6
-
-vectors4x6:
-	VMOVUPS (AX)(CX*1), Z5
-	VMOVUPS 64(AX)(CX*1), Z6
-	VMOVUPS 128(AX)(CX*1), Z7
-	VMOVUPS 192(AX)(CX*1), Z8
-	VMULPS  Z0, Z5, Z5
-	VMULPS  Z0, Z6, Z6
-	VMULPS  Z0, Z7, Z7
-	VMULPS  Z0, Z8, Z8
-	VMAXPS  Z4, Z5, Z4
-	VMAXPS  Z4, Z6, Z4
-	VMAXPS  Z4, Z7, Z4
-	VMAXPS  Z4, Z8, Z4
-	ADDQ    $0x00000100, CX
-	SUBQ    $0x40, R9
-	JGE     vectors4x6
-
-fewer4x6:
-	ADDQ $0x40, R9
-	SUBQ $0x20, R9
-	JLT  fewer2x6
-
-vectors2x6:
-	VMOVUPS (AX)(CX*1), Z5
-	VMOVUPS 64(AX)(CX*1), Z6
-	VMULPS  Z0, Z5, Z5
-	VMULPS  Z0, Z6, Z6
-	VMAXPS  Z4, Z5, Z4
-	VMAXPS  Z4, Z6, Z4
-	ADDQ    $0x00000080, CX
-	SUBQ    $0x20, R9
-	JGE     vectors2x6
-
-fewer2x6:
-	ADDQ $0x20, R9
-	SUBQ $0x10, R9
-	JLT  tail6
+	VMOVUPS  constants<>+0(SB), Z2
+	VMOVUPS  constants<>+1216(SB), Z7
+	VCMPPS   $0x05, Z7, Z3, K1
+	KORTESTW K1, K1
+	JZ       finite
+	VMOVUPS  Z2, Z3
+	XORQ     CX, CX
+	MOVQ     SI, R9
+	SUBQ     $0x10, R9
+	JLT      tail6
 
 vectors1x6:
-	VMOVUPS (AX)(CX*1), Z5
-	VMULPS  Z0, Z5, Z5
-	VMAXPS  Z4, Z5, Z4
-	ADDQ    $0x00000040, CX
-	SUBQ    $0x10, R9
-	JGE     vectors1x6
+	VMOVUPS   (AX)(CX*1), Z8
+	VCMPPS    $0x00, Z7, Z8, K1
+	VBLENDMPS Z2, Z8, K1, Z5
+	VMOVUPS   Z5, (AX)(CX*1)
+	VADDPS    Z5, Z3, Z3
+	ADDQ      $0x00000040, CX
+	SUBQ      $0x10, R9
+	JGE       vectors1x6
 
 tail6:
 	ADDQ      $0x10, R9
 	JZ        done6
-	LEAQ      masks<>+64(SB), R10
+	LEAQ      masks<>+64(SB), R11
 	SHLQ      $0x02, R9
-	SUBQ      R9, R10
-	VMOVDQU32 (R10), Z5
-	VPTESTMD  Z5, Z5, K1
-	VMOVUPS.Z (AX)(CX*1), K1, Z5
-	VMULPS    Z0, Z5, Z5
-	VBLENDMPS Z5, Z1, K1, Z9
-	VMAXPS    Z4, Z9, Z4
+	SUBQ      R9, R11
+	VMOVDQU32 (R11), Z8
+	VPTESTMD  Z8, Z8, K1
+	VMOVUPS.Z (AX)(CX*1), K1, Z8
+	VCMPPS    $0x00, Z7, Z8, K2
+	VBLENDMPS Z2, Z8, K2, Z6
+	VMOVUPS   Z6, K1, (AX)(CX*1)
+	VADDPS    Z6, Z3, Z3
 
 done6:
-	VEXTRACTF64X4 $0x01, Z4, Y5
-	VMAXPS        Y4, Y5, Y5
-	VEXTRACTF128  $0x01, Y5, X4
-	VMAXPS        X5, X4, X4
-	VPERMILPS     $0x0e, X4, X5
-	VMAXPS        X4, X5, X4
-	VPERMILPS     $0x01, X4, X5
-	VMAXPS        X4, X5, X4
-	VMOVSS        X4, (R8)
-	VBROADCASTSS  (R8), Z4
-	VMOVUPS       constants<>+0(SB), Z5
-	XORQ          CX, CX
-	MOVQ          SI, R9
-	SUBQ          $0x40, R9
-	JLT           fewer4x7
-
-vectors4x7:
-	VMOVUPS     (AX)(CX*1), Z6
-	VMOVUPS     64(AX)(CX*1), Z7
-	VMOVUPS     128(AX)(CX*1), Z8
-	VMOVUPS     192(AX)(CX*1), Z11
-	VMULPS      Z0, Z6, Z6
-	VMULPS      Z0, Z7, Z7
-	VMULPS      Z0, Z8, Z8
-	VMULPS      Z0, Z11, Z11
-	VSUBPS      Z4, Z6, Z6
-	VSUBPS      Z4, Z7, Z7
-	VSUBPS      Z4, Z8, Z8
-	VSUBPS      Z4, Z11, Z11
-	VMAXPS      Z6, Z3, Z6
-	VMAXPS      Z7, Z3, Z7
-	VMAXPS      Z8, Z3, Z8
-	VMAXPS      Z11, Z3, Z11
-	VMULPS      constants<>+384(SB), Z6, Z12
-	VMULPS      constants<>+384(SB), Z7, Z13
-	VMULPS      constants<>+384(SB), Z8, Z14
-	VMULPS      constants<>+384(SB), Z11, Z15
-	VRNDSCALEPS $0x08, Z12, Z12
-	VRNDSCALEPS $0x08, Z13, Z13
-	VRNDSCALEPS $0x08, Z14, Z14
-	VRNDSCALEPS $0x08, Z15, Z15
-	VMULPS      constants<>+448(SB), Z12, Z16
-	VMULPS      constants<>+448(SB), Z13, Z17
-	VMULPS      constants<>+448(SB), Z14, Z18
-	VMULPS      constants<>+448(SB), Z15, Z19
-	VSUBPS      Z16, Z6, Z6
-	VSUBPS      Z17, Z7, Z7
-	VSUBPS      Z18, Z8, Z8
-	VSUBPS      Z19, Z11, Z11
-	VMULPS      constants<>+512(SB), Z12, Z16
-	VMULPS      constants<>+512(SB), Z13, Z17
-	VMULPS      constants<>+512(SB), Z14, Z18
-	VMULPS      constants<>+512(SB), Z15, Z19
-	VSUBPS      Z16, Z6, Z6
-	VSUBPS      Z17, Z7, Z7
-	VSUBPS      Z18, Z8, Z8
-	VSUBPS      Z19, Z11, Z11
-	VMULPS      constants<>+576(SB), Z6, Z16
-	VMULPS      constants<>+576(SB), Z7, Z17
-	VMULPS      constants<>+576(SB), Z8, Z18
-	VMULPS      constants<>+576(SB), Z11, Z19
-	VADDPS      constants<>+640(SB), Z16, Z16
-	VADDPS      constants<>+640(SB), Z17, Z17
-	VADDPS      constants<>+640(SB), Z18, Z18
-	VADDPS      constants<>+640(SB), Z19, Z19
-	VMULPS      Z6, Z16, Z16
-	VMULPS      Z7, Z17, Z17
-	VMULPS      Z8, Z18, Z18
-	VMULPS      Z11, Z19, Z19
-	VADDPS      constants<>+704(SB), Z16, Z16
-	VADDPS      constants<>+704(SB), Z17, Z17
-	VADDPS      constants<>+704(SB), Z18, Z18
-	VADDPS      constants<>+704(SB), Z19, Z19
-	VMULPS      Z6, Z16, Z16
-	VMULPS      Z7, Z17, Z17
-	VMULPS      Z8, Z18, Z18
-	VMULPS      Z11, Z19, Z19
-	VADDPS      constants<>+768(SB), Z16, Z16
-	VADDPS      constants<>+768(SB), Z17, Z17
-	VADDPS      constants<>+768(SB), Z18, Z18
-	VADDPS      constants<>+768(SB), Z19, Z19
-	VMULPS      Z6, Z16, Z16
-	VMULPS      Z7, Z17, Z17
-	VMULPS      Z8, Z18, Z18
-	VMULPS      Z11, Z19, Z19
-	VADDPS      constants<>+832(SB), Z16, Z16
-	VADDPS      constants<>+832(SB), Z17, Z17
-	VADDPS      constants<>+832(SB), Z18, Z18
-	VADDPS      constants<>+832(SB), Z19, Z19
-	VMULPS      Z6, Z6, Z20
-	VMULPS      Z7, Z7, Z21
-	VMULPS      Z8, Z8, Z22
-	VMULPS      Z11, Z11, Z23
-	VMULPS      Z20, Z16, Z16
-	VMULPS      Z21, Z17, Z17
-	VMULPS      Z22, Z18, Z18
-	VMULPS      Z23, Z19, Z19
-	VADDPS      Z6, Z16, Z6
-	VADDPS      Z7, Z17, Z7
-	VADDPS      Z8, Z18, Z8
-	VADDPS      Z11, Z19, Z11
-	VADDPS      constants<>+896(SB), Z6, Z6
-	VADDPS      constants<>+896(SB), Z7, Z7
-	VADDPS      constants<>+896(SB), Z8, Z8
-	VADDPS      constants<>+896(SB), Z11, Z11
-	VSCALEFPS   Z12, Z6, Z6
-	VSCALEFPS   Z13, Z7, Z7
-	VSCALEFPS   Z14, Z8, Z8
-	VSCALEFPS   Z15, Z11, Z11
-	VMOVUPS     Z6, (AX)(CX*1)
-	VMOVUPS     Z7, 64(AX)(CX*1)
-	VMOVUPS     Z8, 128(AX)(CX*1)
-	VMOVUPS     Z11, 192(AX)(CX*1)
-	VADDPS      Z6, Z5, Z5
-	VADDPS      Z7, Z5, Z5
-	VADDPS      Z8, Z5, Z5
-	VADDPS      Z11, Z5, Z5
-	ADDQ        $0x00000100, CX
-	SUBQ        $0x40, R9
-	JGE         vectors4x7
-
-fewer4x7:
-	ADDQ $0x40, R9
-	SUBQ $0x20, R9
-	JLT  fewer2x7
-
-vectors2x7:
-	VMOVUPS     (AX)(CX*1), Z6
-	VMOVUPS     64(AX)(CX*1), Z7
-	VMULPS      Z0, Z6, Z6
-	VMULPS      Z0, Z7, Z7
-	VSUBPS      Z4, Z6, Z6
-	VSUBPS      Z4, Z7, Z7
-	VMAXPS      Z6, Z3, Z6
-	VMAXPS      Z7, Z3, Z7
-	VMULPS      constants<>+384(SB), Z6, Z8
-	VMULPS      constants<>+384(SB), Z7, Z11
-	VRNDSCALEPS $0x08, Z8, Z8
-	VRNDSCALEPS $0x08, Z11, Z11
-	VMULPS      constants<>+448(SB), Z8, Z12
-	VMULPS      constants<>+448(SB), Z11, Z13
-	VSUBPS      Z12, Z6, Z6
-	VSUBPS      Z13, Z7, Z7
-	VMULPS      constants<>+512(SB), Z8, Z12
-	VMULPS      constants<>+512(SB), Z11, Z13
-	VSUBPS      Z12, Z6, Z6
-	VSUBPS      Z13, Z7, Z7
-	VMULPS      constants<>+576(SB), Z6, Z12
-	VMULPS      constants<>+576(SB), Z7, Z13
-	VADDPS      constants<>+640(SB), Z12, Z12
-	VADDPS      constants<>+640(SB), Z13, Z13
-	VMULPS      Z6, Z12, Z12
-	VMULPS      Z7, Z13, Z13
-	VADDPS      constants<>+704(SB), Z12, Z12
-	VADDPS      constants<>+704(SB), Z13, Z13
-	VMULPS      Z6, Z12, Z12
-	VMULPS      Z7, Z13, Z13
-	VADDPS      constants<>+768(SB), Z12, Z12
-	VADDPS      constants<>+768(SB), Z13, Z13
-	VMULPS      Z6, Z12, Z12
-	VMULPS      Z7, Z13, Z13
-	VADDPS      constants<>+832(SB), Z12, Z12
-	VADDPS      constants<>+832(SB), Z13, Z13
-	VMULPS      Z6, Z6, Z14
-	VMULPS      Z7, Z7, Z15
-	VMULPS      Z14, Z12, Z12
-	VMULPS      Z15, Z13, Z13
-	VADDPS      Z6, Z12, Z6
-	VADDPS      Z7, Z13, Z7
-	VADDPS      constants<>+896(SB), Z6, Z6
-	VADDPS      constants<>+896(SB), Z7, Z7
-	VSCALEFPS   Z8, Z6, Z6
-	VSCALEFPS   Z11, Z7, Z7
-	VMOVUPS     Z6, (AX)(CX*1)
-	VMOVUPS     Z7, 64(AX)(CX*1)
-	VADDPS      Z6, Z5, Z5
-	VADDPS      Z7, Z5, Z5
-	ADDQ        $0x00000080, CX
-	SUBQ        $0x20, R9
-	JGE         vectors2x7
-
-fewer2x7:
-	ADDQ $0x20, R9
-	SUBQ $0x10, R9
-	JLT  tail7
-
-vectors1x7:
-	VMOVUPS     (AX)(CX*1), Z6
-	VMULPS      Z0, Z6, Z6
-	VSUBPS      Z4, Z6, Z6
-	VMAXPS      Z6, Z3, Z6
-	VMULPS      constants<>+384(SB), Z6, Z7
-	VRNDSCALEPS $0x08, Z7, Z7
-	VMULPS      constants<>+448(SB), Z7, Z8
-	VSUBPS      Z8, Z6, Z6
-	VMULPS      constants<>+512(SB), Z7, Z8
-	VSUBPS      Z8, Z6, Z6
-	VMULPS      constants<>+576(SB), Z6, Z8
-	VADDPS      constants<>+640(SB), Z8, Z8
-	VMULPS      Z6, Z8, Z8
-	VADDPS      constants<>+704(SB), Z8, Z8
-	VMULPS      Z6, Z8, Z8
-	VADDPS      constants<>+768(SB), Z8, Z8
-	VMULPS      Z6, Z8, Z8
-	VADDPS      constants<>+832(SB), Z8, Z8
-	VMULPS      Z6, Z6, Z11
-	VMULPS      Z11, Z8, Z8
-	VADDPS      Z6, Z8, Z6
-	VADDPS      constants<>+896(SB), Z6, Z6
-	VSCALEFPS   Z7, Z6, Z6
-	VMOVUPS     Z6, (AX)(CX*1)
-	VADDPS      Z6, Z5, Z5
-	ADDQ        $0x00000040, CX
-	SUBQ        $0x10, R9
-	JGE         vectors1x7
-
-tail7:
-	ADDQ        $0x10, R9
-	JZ          done7
-	LEAQ        masks<>+64(SB), R10
-	SHLQ        $0x02, R9
-	SUBQ        R9, R10
-	VMOVDQU32   (R10), Z6
-	VPTESTMD    Z6, Z6, K1
-	VMOVUPS.Z   (AX)(CX*1), K1, Z6
-	VMULPS      Z0, Z6, Z6
-	VSUBPS      Z4, Z6, Z4
-	VMAXPS      Z4, Z3, Z4
-	VMULPS      constants<>+384(SB), Z4, Z6
-	VRNDSCALEPS $0x08, Z6, Z6
-	VMULPS      constants<>+448(SB), Z6, Z7
-	VSUBPS      Z7, Z4, Z4
-	VMULPS      constants<>+512(SB), Z6, Z7
-	VSUBPS      Z7, Z4, Z4
-	VMULPS      constants<>+576(SB), Z4, Z7
-	VADDPS      constants<>+640(SB), Z7, Z7
-	VMULPS      Z4, Z7, Z7
-	VADDPS      constants<>+704(SB), Z7, Z7
-	VMULPS      Z4, Z7, Z7
-	VADDPS      constants<>+768(SB), Z7, Z7
-	VMULPS      Z4, Z7, Z7
-	VADDPS      constants<>+832(SB), Z7, Z7
-	VMULPS      Z4, Z4, Z8
-	VMULPS      Z8, Z7, Z7
-	VADDPS      Z4, Z7, Z4
-	VADDPS      constants<>+896(SB), Z4, Z4
-	VSCALEFPS   Z6, Z4, Z4
-	VMOVUPS     Z4, K1, (AX)(CX*1)
-	VBLENDMPS   Z4, Z2, K1, Z10
-	VADDPS      Z10, Z5, Z5
-
-done7:
-	VEXTRACTF64X4 $0x01, Z5, Y4
-	VADDPS        Y4, Y5, Y4
-	VEXTRACTF128  $0x01, Y4, X5
-	VADDPS        X5, X4, X5
-	VPERMILPS     $0x0e, X5, X4
-	VADDPS        X4, X5, X5
-	VPERMILPS     $0x01, X5, X4
-	VADDPS        X4, X5, X5
-	VMOVSS        X5, 4(R8)
+finite:
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X3, X2, X3
+	VPERMILPS     $0x0e, X3, X2
+	VADDPS        X2, X3, X3
+	VPERMILPS     $0x01, X3, X2
+	VADDPS        X2, X3, X3
+	VMOVSS        X3, 4(R8)
 	ADDQ          $0x08, R8
 	ADDQ          DX, AX
 	ADDQ          DI, SI
-	DECQ          BX
-	JNZ           one1
-
-done1:
+	DECQ          R10
+	JNZ           rows4
+	TESTQ         BX, BX
+	JNZ           block1
 	VZEROUPPER
 	RET
 
@@ -2221,16 +1759,11 @@ quad:
 	VRNDSCALEPS       $0x08, Z15, Z15
 	VRNDSCALEPS       $0x08, Z16, Z16
 	VRNDSCALEPS       $0x08, Z17, Z17
-	VMULPS            constants<>+448(SB), Z13, Z18
-	VMULPS            constants<>+448(SB), Z14, Z19
-	VMULPS            constants<>+448(SB), Z15, Z20
-	VMULPS            constants<>+448(SB), Z16, Z21
-	VMULPS            constants<>+448(SB), Z17, Z22
-	VSUBPS            Z18, Z8, Z8
-	VSUBPS            Z19, Z9, Z9
-	VSUBPS            Z20, Z10, Z10
-	VSUBPS            Z21, Z11, Z11
-	VSUBPS            Z22, Z12, Z12
+	VFNMADD231PS      constants<>+448(SB), Z13, Z8
+	VFNMADD231PS      constants<>+448(SB), Z14, Z9
+	VFNMADD231PS      constants<>+448(SB), Z15, Z10
+	VFNMADD231PS      constants<>+448(SB), Z16, Z11
+	VFNMADD231PS      constants<>+448(SB), Z17, Z12
 	VMULPS            constants<>+512(SB), Z13, Z18
 	VMULPS            constants<>+512(SB), Z14, Z19
 	VMULPS            constants<>+512(SB), Z15, Z20
@@ -2282,15 +1815,15 @@ quad:
 	VADDPS            constants<>+832(SB), Z21, Z21
 	VADDPS            constants<>+832(SB), Z22, Z22
 	VMULPS            Z8, Z8, Z23
-	VMULPS            Z9, Z9, Z24
-	VMULPS            Z10, Z10, Z25
-	VMULPS            Z11, Z11, Z26
-	VMULPS            Z12, Z12, Z27
 	VMULPS            Z23, Z18, Z18
-	VMULPS            Z24, Z19, Z19
-	VMULPS            Z25, Z20, Z20
-	VMULPS            Z26, Z21, Z21
-	VMULPS            Z27, Z22, Z22
+	VMULPS            Z9, Z9, Z23
+	VMULPS            Z23, Z19, Z19
+	VMULPS            Z10, Z10, Z23
+	VMULPS            Z23, Z20, Z20
+	VMULPS            Z11, Z11, Z23
+	VMULPS            Z23, Z21, Z21
+	VMULPS            Z12, Z12, Z23
+	VMULPS            Z23, Z22, Z22
 	VADDPS            Z8, Z18, Z8
 	VADDPS            Z9, Z19, Z9
 	VADDPS            Z10, Z20, Z10
@@ -2381,137 +1914,383 @@ rows1:
 	VBROADCASTSS (R10), Z5
 	XORQ         CX, CX
 	MOVQ         DI, R11
-	SUBQ         $0x40, R11
-	JLT          fewer4x2
+	SUBQ         $0x80, R11
+	JLT          fewer8x2
+
+vectors8x2:
+	VMOVUPS      (AX)(CX*1), Z6
+	VMOVUPS      64(AX)(CX*1), Z7
+	VMOVUPS      128(AX)(CX*1), Z8
+	VMOVUPS      192(AX)(CX*1), Z9
+	VMOVUPS      256(AX)(CX*1), Z10
+	VMOVUPS      320(AX)(CX*1), Z11
+	VMOVUPS      384(AX)(CX*1), Z12
+	VMOVUPS      448(AX)(CX*1), Z13
+	VMULPS       Z2, Z6, Z6
+	VMULPS       Z2, Z7, Z7
+	VMULPS       Z2, Z8, Z8
+	VMULPS       Z2, Z9, Z9
+	VMULPS       Z2, Z10, Z10
+	VMULPS       Z2, Z11, Z11
+	VMULPS       Z2, Z12, Z12
+	VMULPS       Z2, Z13, Z13
+	VSUBPS       Z4, Z6, Z6
+	VSUBPS       Z4, Z7, Z7
+	VSUBPS       Z4, Z8, Z8
+	VSUBPS       Z4, Z9, Z9
+	VSUBPS       Z4, Z10, Z10
+	VSUBPS       Z4, Z11, Z11
+	VSUBPS       Z4, Z12, Z12
+	VSUBPS       Z4, Z13, Z13
+	VMINPS       Z6, Z1, Z6
+	VMINPS       Z7, Z1, Z7
+	VMINPS       Z8, Z1, Z8
+	VMINPS       Z9, Z1, Z9
+	VMINPS       Z10, Z1, Z10
+	VMINPS       Z11, Z1, Z11
+	VMINPS       Z12, Z1, Z12
+	VMINPS       Z13, Z1, Z13
+	VMAXPS       Z6, Z0, Z6
+	VMAXPS       Z7, Z0, Z7
+	VMAXPS       Z8, Z0, Z8
+	VMAXPS       Z9, Z0, Z9
+	VMAXPS       Z10, Z0, Z10
+	VMAXPS       Z11, Z0, Z11
+	VMAXPS       Z12, Z0, Z12
+	VMAXPS       Z13, Z0, Z13
+	VMULPS       constants<>+384(SB), Z6, Z14
+	VMULPS       constants<>+384(SB), Z7, Z15
+	VMULPS       constants<>+384(SB), Z8, Z16
+	VMULPS       constants<>+384(SB), Z9, Z17
+	VMULPS       constants<>+384(SB), Z10, Z18
+	VMULPS       constants<>+384(SB), Z11, Z19
+	VMULPS       constants<>+384(SB), Z12, Z20
+	VMULPS       constants<>+384(SB), Z13, Z21
+	VRNDSCALEPS  $0x08, Z14, Z14
+	VRNDSCALEPS  $0x08, Z15, Z15
+	VRNDSCALEPS  $0x08, Z16, Z16
+	VRNDSCALEPS  $0x08, Z17, Z17
+	VRNDSCALEPS  $0x08, Z18, Z18
+	VRNDSCALEPS  $0x08, Z19, Z19
+	VRNDSCALEPS  $0x08, Z20, Z20
+	VRNDSCALEPS  $0x08, Z21, Z21
+	VFNMADD231PS constants<>+448(SB), Z14, Z6
+	VFNMADD231PS constants<>+448(SB), Z15, Z7
+	VFNMADD231PS constants<>+448(SB), Z16, Z8
+	VFNMADD231PS constants<>+448(SB), Z17, Z9
+	VFNMADD231PS constants<>+448(SB), Z18, Z10
+	VFNMADD231PS constants<>+448(SB), Z19, Z11
+	VFNMADD231PS constants<>+448(SB), Z20, Z12
+	VFNMADD231PS constants<>+448(SB), Z21, Z13
+	VMULPS       constants<>+512(SB), Z14, Z22
+	VMULPS       constants<>+512(SB), Z15, Z23
+	VMULPS       constants<>+512(SB), Z16, Z24
+	VMULPS       constants<>+512(SB), Z17, Z25
+	VMULPS       constants<>+512(SB), Z18, Z26
+	VMULPS       constants<>+512(SB), Z19, Z27
+	VMULPS       constants<>+512(SB), Z20, Z28
+	VMULPS       constants<>+512(SB), Z21, Z29
+	VSUBPS       Z22, Z6, Z6
+	VSUBPS       Z23, Z7, Z7
+	VSUBPS       Z24, Z8, Z8
+	VSUBPS       Z25, Z9, Z9
+	VSUBPS       Z26, Z10, Z10
+	VSUBPS       Z27, Z11, Z11
+	VSUBPS       Z28, Z12, Z12
+	VSUBPS       Z29, Z13, Z13
+	VMULPS       constants<>+576(SB), Z6, Z22
+	VMULPS       constants<>+576(SB), Z7, Z23
+	VMULPS       constants<>+576(SB), Z8, Z24
+	VMULPS       constants<>+576(SB), Z9, Z25
+	VMULPS       constants<>+576(SB), Z10, Z26
+	VMULPS       constants<>+576(SB), Z11, Z27
+	VMULPS       constants<>+576(SB), Z12, Z28
+	VMULPS       constants<>+576(SB), Z13, Z29
+	VADDPS       constants<>+640(SB), Z22, Z22
+	VADDPS       constants<>+640(SB), Z23, Z23
+	VADDPS       constants<>+640(SB), Z24, Z24
+	VADDPS       constants<>+640(SB), Z25, Z25
+	VADDPS       constants<>+640(SB), Z26, Z26
+	VADDPS       constants<>+640(SB), Z27, Z27
+	VADDPS       constants<>+640(SB), Z28, Z28
+	VADDPS       constants<>+640(SB), Z29, Z29
+	VMULPS       Z6, Z22, Z22
+	VMULPS       Z7, Z23, Z23
+	VMULPS       Z8, Z24, Z24
+	VMULPS       Z9, Z25, Z25
+	VMULPS       Z10, Z26, Z26
+	VMULPS       Z11, Z27, Z27
+	VMULPS       Z12, Z28, Z28
+	VMULPS       Z13, Z29, Z29
+	VADDPS       constants<>+704(SB), Z22, Z22
+	VADDPS       constants<>+704(SB), Z23, Z23
+	VADDPS       constants<>+704(SB), Z24, Z24
+	VADDPS       constants<>+704(SB), Z25, Z25
+	VADDPS       constants<>+704(SB), Z26, Z26
+	VADDPS       constants<>+704(SB), Z27, Z27
+	VADDPS       constants<>+704(SB), Z28, Z28
+	VADDPS       constants<>+704(SB), Z29, Z29
+	VMULPS       Z6, Z22, Z22
+	VMULPS       Z7, Z23, Z23
+	VMULPS       Z8, Z24, Z24
+	VMULPS       Z9, Z25, Z25
+	VMULPS       Z10, Z26, Z26
+	VMULPS       Z11, Z27, Z27
+	VMULPS       Z12, Z28, Z28
+	VMULPS       Z13, Z29, Z29
+	VADDPS       constants<>+768(SB), Z22, Z22
+	VADDPS       constants<>+768(SB), Z23, Z23
+	VADDPS       constants<>+768(SB), Z24, Z24
+	VADDPS       constants<>+768(SB), Z25, Z25
+	VADDPS       constants<>+768(SB), Z26, Z26
+	VADDPS       constants<>+768(SB), Z27, Z27
+	VADDPS       constants<>+768(SB), Z28, Z28
+	VADDPS       constants<>+768(SB), Z29, Z29
+	VMULPS       Z6, Z22, Z22
+	VMULPS       Z7, Z23, Z23
+	VMULPS       Z8, Z24, Z24
+	VMULPS       Z9, Z25, Z25
+	VMULPS       Z10, Z26, Z26
+	VMULPS       Z11, Z27, Z27
+	VMULPS       Z12, Z28, Z28
+	VMULPS       Z13, Z29, Z29
+	VADDPS       constants<>+832(SB), Z22, Z22
+	VADDPS       constants<>+832(SB), Z23, Z23
+	VADDPS       constants<>+832(SB), Z24, Z24
+	VADDPS       constants<>+832(SB), Z25, Z25
+	VADDPS       constants<>+832(SB), Z26, Z26
+	VADDPS       constants<>+832(SB), Z27, Z27
+	VADDPS       constants<>+832(SB), Z28, Z28
+	VADDPS       constants<>+832(SB), Z29, Z29
+	VMULPS       Z6, Z6, Z30
+	VMULPS       Z30, Z22, Z22
+	VMULPS       Z7, Z7, Z30
+	VMULPS       Z30, Z23, Z23
+	VMULPS       Z8, Z8, Z30
+	VMULPS       Z30, Z24, Z24
+	VMULPS       Z9, Z9, Z30
+	VMULPS       Z30, Z25, Z25
+	VMULPS       Z10, Z10, Z30
+	VMULPS       Z30, Z26, Z26
+	VMULPS       Z11, Z11, Z30
+	VMULPS       Z30, Z27, Z27
+	VMULPS       Z12, Z12, Z30
+	VMULPS       Z30, Z28, Z28
+	VMULPS       Z13, Z13, Z30
+	VMULPS       Z30, Z29, Z29
+	VADDPS       Z6, Z22, Z6
+	VADDPS       Z7, Z23, Z7
+	VADDPS       Z8, Z24, Z8
+	VADDPS       Z9, Z25, Z9
+	VADDPS       Z10, Z26, Z10
+	VADDPS       Z11, Z27, Z11
+	VADDPS       Z12, Z28, Z12
+	VADDPS       Z13, Z29, Z13
+	VADDPS       constants<>+896(SB), Z6, Z6
+	VADDPS       constants<>+896(SB), Z7, Z7
+	VADDPS       constants<>+896(SB), Z8, Z8
+	VADDPS       constants<>+896(SB), Z9, Z9
+	VADDPS       constants<>+896(SB), Z10, Z10
+	VADDPS       constants<>+896(SB), Z11, Z11
+	VADDPS       constants<>+896(SB), Z12, Z12
+	VADDPS       constants<>+896(SB), Z13, Z13
+	VSCALEFPS    Z14, Z6, Z6
+	VSCALEFPS    Z15, Z7, Z7
+	VSCALEFPS    Z16, Z8, Z8
+	VSCALEFPS    Z17, Z9, Z9
+	VSCALEFPS    Z18, Z10, Z10
+	VSCALEFPS    Z19, Z11, Z11
+	VSCALEFPS    Z20, Z12, Z12
+	VSCALEFPS    Z21, Z13, Z13
+	VMULPS       Z3, Z6, Z6
+	VMULPS       Z3, Z7, Z7
+	VMULPS       Z3, Z8, Z8
+	VMULPS       Z3, Z9, Z9
+	VMULPS       Z3, Z10, Z10
+	VMULPS       Z3, Z11, Z11
+	VMULPS       Z3, Z12, Z12
+	VMULPS       Z3, Z13, Z13
+	VMOVUPS      Z6, (AX)(CX*1)
+	VMOVUPS      Z7, 64(AX)(CX*1)
+	VMOVUPS      Z8, 128(AX)(CX*1)
+	VMOVUPS      Z9, 192(AX)(CX*1)
+	VMOVUPS      Z10, 256(AX)(CX*1)
+	VMOVUPS      Z11, 320(AX)(CX*1)
+	VMOVUPS      Z12, 384(AX)(CX*1)
+	VMOVUPS      Z13, 448(AX)(CX*1)
+	VMOVUPS      (DX)(CX*1), Z14
+	VMOVUPS      64(DX)(CX*1), Z15
+	VMOVUPS      128(DX)(CX*1), Z16
+	VMOVUPS      192(DX)(CX*1), Z17
+	VMOVUPS      256(DX)(CX*1), Z18
+	VMOVUPS      320(DX)(CX*1), Z19
+	VMOVUPS      384(DX)(CX*1), Z20
+	VMOVUPS      448(DX)(CX*1), Z21
+	VSUBPS       Z5, Z14, Z14
+	VSUBPS       Z5, Z15, Z15
+	VSUBPS       Z5, Z16, Z16
+	VSUBPS       Z5, Z17, Z17
+	VSUBPS       Z5, Z18, Z18
+	VSUBPS       Z5, Z19, Z19
+	VSUBPS       Z5, Z20, Z20
+	VSUBPS       Z5, Z21, Z21
+	VMULPS       Z14, Z6, Z6
+	VMULPS       Z15, Z7, Z7
+	VMULPS       Z16, Z8, Z8
+	VMULPS       Z17, Z9, Z9
+	VMULPS       Z18, Z10, Z10
+	VMULPS       Z19, Z11, Z11
+	VMULPS       Z20, Z12, Z12
+	VMULPS       Z21, Z13, Z13
+	VMULPS       Z2, Z6, Z6
+	VMULPS       Z2, Z7, Z7
+	VMULPS       Z2, Z8, Z8
+	VMULPS       Z2, Z9, Z9
+	VMULPS       Z2, Z10, Z10
+	VMULPS       Z2, Z11, Z11
+	VMULPS       Z2, Z12, Z12
+	VMULPS       Z2, Z13, Z13
+	VMOVUPS      Z6, (DX)(CX*1)
+	VMOVUPS      Z7, 64(DX)(CX*1)
+	VMOVUPS      Z8, 128(DX)(CX*1)
+	VMOVUPS      Z9, 192(DX)(CX*1)
+	VMOVUPS      Z10, 256(DX)(CX*1)
+	VMOVUPS      Z11, 320(DX)(CX*1)
+	VMOVUPS      Z12, 384(DX)(CX*1)
+	VMOVUPS      Z13, 448(DX)(CX*1)
+	ADDQ         $0x00000200, CX
+	SUBQ         $0x80, R11
+	JGE          vectors8x2
+
+fewer8x2:
+	ADDQ $0x80, R11
+	SUBQ $0x40, R11
+	JLT  fewer4x2
 
 vectors4x2:
-	VMOVUPS     (AX)(CX*1), Z6
-	VMOVUPS     64(AX)(CX*1), Z7
-	VMOVUPS     128(AX)(CX*1), Z8
-	VMOVUPS     192(AX)(CX*1), Z9
-	VMULPS      Z2, Z6, Z6
-	VMULPS      Z2, Z7, Z7
-	VMULPS      Z2, Z8, Z8
-	VMULPS      Z2, Z9, Z9
-	VSUBPS      Z4, Z6, Z6
-	VSUBPS      Z4, Z7, Z7
-	VSUBPS      Z4, Z8, Z8
-	VSUBPS      Z4, Z9, Z9
-	VMINPS      Z6, Z1, Z6
-	VMINPS      Z7, Z1, Z7
-	VMINPS      Z8, Z1, Z8
-	VMINPS      Z9, Z1, Z9
-	VMAXPS      Z6, Z0, Z6
-	VMAXPS      Z7, Z0, Z7
-	VMAXPS      Z8, Z0, Z8
-	VMAXPS      Z9, Z0, Z9
-	VMULPS      constants<>+384(SB), Z6, Z10
-	VMULPS      constants<>+384(SB), Z7, Z11
-	VMULPS      constants<>+384(SB), Z8, Z12
-	VMULPS      constants<>+384(SB), Z9, Z13
-	VRNDSCALEPS $0x08, Z10, Z10
-	VRNDSCALEPS $0x08, Z11, Z11
-	VRNDSCALEPS $0x08, Z12, Z12
-	VRNDSCALEPS $0x08, Z13, Z13
-	VMULPS      constants<>+448(SB), Z10, Z14
-	VMULPS      constants<>+448(SB), Z11, Z15
-	VMULPS      constants<>+448(SB), Z12, Z16
-	VMULPS      constants<>+448(SB), Z13, Z17
-	VSUBPS      Z14, Z6, Z6
-	VSUBPS      Z15, Z7, Z7
-	VSUBPS      Z16, Z8, Z8
-	VSUBPS      Z17, Z9, Z9
-	VMULPS      constants<>+512(SB), Z10, Z14
-	VMULPS      constants<>+512(SB), Z11, Z15
-	VMULPS      constants<>+512(SB), Z12, Z16
-	VMULPS      constants<>+512(SB), Z13, Z17
-	VSUBPS      Z14, Z6, Z6
-	VSUBPS      Z15, Z7, Z7
-	VSUBPS      Z16, Z8, Z8
-	VSUBPS      Z17, Z9, Z9
-	VMULPS      constants<>+576(SB), Z6, Z14
-	VMULPS      constants<>+576(SB), Z7, Z15
-	VMULPS      constants<>+576(SB), Z8, Z16
-	VMULPS      constants<>+576(SB), Z9, Z17
-	VADDPS      constants<>+640(SB), Z14, Z14
-	VADDPS      constants<>+640(SB), Z15, Z15
-	VADDPS      constants<>+640(SB), Z16, Z16
-	VADDPS      constants<>+640(SB), Z17, Z17
-	VMULPS      Z6, Z14, Z14
-	VMULPS      Z7, Z15, Z15
-	VMULPS      Z8, Z16, Z16
-	VMULPS      Z9, Z17, Z17
-	VADDPS      constants<>+704(SB), Z14, Z14
-	VADDPS      constants<>+704(SB), Z15, Z15
-	VADDPS      constants<>+704(SB), Z16, Z16
-	VADDPS      constants<>+704(SB), Z17, Z17
-	VMULPS      Z6, Z14, Z14
-	VMULPS      Z7, Z15, Z15
-	VMULPS      Z8, Z16, Z16
-	VMULPS      Z9, Z17, Z17
-	VADDPS      constants<>+768(SB), Z14, Z14
-	VADDPS      constants<>+768(SB), Z15, Z15
-	VADDPS      constants<>+768(SB), Z16, Z16
-	VADDPS      constants<>+768(SB), Z17, Z17
-	VMULPS      Z6, Z14, Z14
-	VMULPS      Z7, Z15, Z15
-	VMULPS      Z8, Z16, Z16
-	VMULPS      Z9, Z17, Z17
-	VADDPS      constants<>+832(SB), Z14, Z14
-	VADDPS      constants<>+832(SB), Z15, Z15
-	VADDPS      constants<>+832(SB), Z16, Z16
-	VADDPS      constants<>+832(SB), Z17, Z17
-	VMULPS      Z6, Z6, Z18
-	VMULPS      Z7, Z7, Z19
-	VMULPS      Z8, Z8, Z20
-	VMULPS      Z9, Z9, Z21
-	VMULPS      Z18, Z14, Z14
-	VMULPS      Z19, Z15, Z15
-	VMULPS      Z20, Z16, Z16
-	VMULPS      Z21, Z17, Z17
-	VADDPS      Z6, Z14, Z6
-	VADDPS      Z7, Z15, Z7
-	VADDPS      Z8, Z16, Z8
-	VADDPS      Z9, Z17, Z9
-	VADDPS      constants<>+896(SB), Z6, Z6
-	VADDPS      constants<>+896(SB), Z7, Z7
-	VADDPS      constants<>+896(SB), Z8, Z8
-	VADDPS      constants<>+896(SB), Z9, Z9
-	VSCALEFPS   Z10, Z6, Z6
-	VSCALEFPS   Z11, Z7, Z7
-	VSCALEFPS   Z12, Z8, Z8
-	VSCALEFPS   Z13, Z9, Z9
-	VMULPS      Z3, Z6, Z6
-	VMULPS      Z3, Z7, Z7
-	VMULPS      Z3, Z8, Z8
-	VMULPS      Z3, Z9, Z9
-	VMOVUPS     Z6, (AX)(CX*1)
-	VMOVUPS     Z7, 64(AX)(CX*1)
-	VMOVUPS     Z8, 128(AX)(CX*1)
-	VMOVUPS     Z9, 192(AX)(CX*1)
-	VMOVUPS     (DX)(CX*1), Z10
-	VMOVUPS     64(DX)(CX*1), Z11
-	VMOVUPS     128(DX)(CX*1), Z12
-	VMOVUPS     192(DX)(CX*1), Z13
-	VSUBPS      Z5, Z10, Z10
-	VSUBPS      Z5, Z11, Z11
-	VSUBPS      Z5, Z12, Z12
-	VSUBPS      Z5, Z13, Z13
-	VMULPS      Z10, Z6, Z6
-	VMULPS      Z11, Z7, Z7
-	VMULPS      Z12, Z8, Z8
-	VMULPS      Z13, Z9, Z9
-	VMULPS      Z2, Z6, Z6
-	VMULPS      Z2, Z7, Z7
-	VMULPS      Z2, Z8, Z8
-	VMULPS      Z2, Z9, Z9
-	VMOVUPS     Z6, (DX)(CX*1)
-	VMOVUPS     Z7, 64(DX)(CX*1)
-	VMOVUPS     Z8, 128(DX)(CX*1)
-	VMOVUPS     Z9, 192(DX)(CX*1)
-	ADDQ        $0x00000100, CX
-	SUBQ        $0x40, R11
-	JGE         vectors4x2
+	VMOVUPS      (AX)(CX*1), Z6
+	VMOVUPS      64(AX)(CX*1), Z7
+	VMOVUPS      128(AX)(CX*1), Z8
+	VMOVUPS      192(AX)(CX*1), Z9
+	VMULPS       Z2, Z6, Z6
+	VMULPS       Z2, Z7, Z7
+	VMULPS       Z2, Z8, Z8
+	VMULPS       Z2, Z9, Z9
+	VSUBPS       Z4, Z6, Z6
+	VSUBPS       Z4, Z7, Z7
+	VSUBPS       Z4, Z8, Z8
+	VSUBPS       Z4, Z9, Z9
+	VMINPS       Z6, Z1, Z6
+	VMINPS       Z7, Z1, Z7
+	VMINPS       Z8, Z1, Z8
+	VMINPS       Z9, Z1, Z9
+	VMAXPS       Z6, Z0, Z6
+	VMAXPS       Z7, Z0, Z7
+	VMAXPS       Z8, Z0, Z8
+	VMAXPS       Z9, Z0, Z9
+	VMULPS       constants<>+384(SB), Z6, Z10
+	VMULPS       constants<>+384(SB), Z7, Z11
+	VMULPS       constants<>+384(SB), Z8, Z12
+	VMULPS       constants<>+384(SB), Z9, Z13
+	VRNDSCALEPS  $0x08, Z10, Z10
+	VRNDSCALEPS  $0x08, Z11, Z11
+	VRNDSCALEPS  $0x08, Z12, Z12
+	VRNDSCALEPS  $0x08, Z13, Z13
+	VFNMADD231PS constants<>+448(SB), Z10, Z6
+	VFNMADD231PS constants<>+448(SB), Z11, Z7
+	VFNMADD231PS constants<>+448(SB), Z12, Z8
+	VFNMADD231PS constants<>+448(SB), Z13, Z9
+	VMULPS       constants<>+512(SB), Z10, Z14
+	VMULPS       constants<>+512(SB), Z11, Z15
+	VMULPS       constants<>+512(SB), Z12, Z16
+	VMULPS       constants<>+512(SB), Z13, Z17
+	VSUBPS       Z14, Z6, Z6
+	VSUBPS       Z15, Z7, Z7
+	VSUBPS       Z16, Z8, Z8
+	VSUBPS       Z17, Z9, Z9
+	VMULPS       constants<>+576(SB), Z6, Z14
+	VMULPS       constants<>+576(SB), Z7, Z15
+	VMULPS       constants<>+576(SB), Z8, Z16
+	VMULPS       constants<>+576(SB), Z9, Z17
+	VADDPS       constants<>+640(SB), Z14, Z14
+	VADDPS       constants<>+640(SB), Z15, Z15
+	VADDPS       constants<>+640(SB), Z16, Z16
+	VADDPS       constants<>+640(SB), Z17, Z17
+	VMULPS       Z6, Z14, Z14
+	VMULPS       Z7, Z15, Z15
+	VMULPS       Z8, Z16, Z16
+	VMULPS       Z9, Z17, Z17
+	VADDPS       constants<>+704(SB), Z14, Z14
+	VADDPS       constants<>+704(SB), Z15, Z15
+	VADDPS       constants<>+704(SB), Z16, Z16
+	VADDPS       constants<>+704(SB), Z17, Z17
+	VMULPS       Z6, Z14, Z14
+	VMULPS       Z7, Z15, Z15
+	VMULPS       Z8, Z16, Z16
+	VMULPS       Z9, Z17, Z17
+	VADDPS       constants<>+768(SB), Z14, Z14
+	VADDPS       constants<>+768(SB), Z15, Z15
+	VADDPS       constants<>+768(SB), Z16, Z16
+	VADDPS       constants<>+768(SB), Z17, Z17
+	VMULPS       Z6, Z14, Z14
+	VMULPS       Z7, Z15, Z15
+	VMULPS       Z8, Z16, Z16
+	VMULPS       Z9, Z17, Z17
+	VADDPS       constants<>+832(SB), Z14, Z14
+	VADDPS       constants<>+832(SB), Z15, Z15
+	VADDPS       constants<>+832(SB), Z16, Z16
+	VADDPS       constants<>+832(SB), Z17, Z17
+	VMULPS       Z6, Z6, Z18
+	VMULPS       Z18, Z14, Z14
+	VMULPS       Z7, Z7, Z18
+	VMULPS       Z18, Z15, Z15
+	VMULPS       Z8, Z8, Z18
+	VMULPS       Z18, Z16, Z16
+	VMULPS       Z9, Z9, Z18
+	VMULPS       Z18, Z17, Z17
+	VADDPS       Z6, Z14, Z6
+	VADDPS       Z7, Z15, Z7
+	VADDPS       Z8, Z16, Z8
+	VADDPS       Z9, Z17, Z9
+	VADDPS       constants<>+896(SB), Z6, Z6
+	VADDPS       constants<>+896(SB), Z7, Z7
+	VADDPS       constants<>+896(SB), Z8, Z8
+	VADDPS       constants<>+896(SB), Z9, Z9
+	VSCALEFPS    Z10, Z6, Z6
+	VSCALEFPS    Z11, Z7, Z7
+	VSCALEFPS    Z12, Z8, Z8
+	VSCALEFPS    Z13, Z9, Z9
+	VMULPS       Z3, Z6, Z6
+	VMULPS       Z3, Z7, Z7
+	VMULPS       Z3, Z8, Z8
+	VMULPS       Z3, Z9, Z9
+	VMOVUPS      Z6, (AX)(CX*1)
+	VMOVUPS      Z7, 64(AX)(CX*1)
+	VMOVUPS      Z8, 128(AX)(CX*1)
+	VMOVUPS      Z9, 192(AX)(CX*1)
+	VMOVUPS      (DX)(CX*1), Z10
+	VMOVUPS      64(DX)(CX*1), Z11
+	VMOVUPS      128(DX)(CX*1), Z12
+	VMOVUPS      192(DX)(CX*1), Z13
+	VSUBPS       Z5, Z10, Z10
+	VSUBPS       Z5, Z11, Z11
+	VSUBPS       Z5, Z12, Z12
+	VSUBPS       Z5, Z13, Z13
+	VMULPS       Z10, Z6, Z6
+	VMULPS       Z11, Z7, Z7
+	VMULPS       Z12, Z8, Z8
+	VMULPS       Z13, Z9, Z9
+	VMULPS       Z2, Z6, Z6
+	VMULPS       Z2, Z7, Z7
+	VMULPS       Z2, Z8, Z8
+	VMULPS       Z2, Z9, Z9
+	VMOVUPS      Z6, (DX)(CX*1)
+	VMOVUPS      Z7, 64(DX)(CX*1)
+	VMOVUPS      Z8, 128(DX)(CX*1)
+	VMOVUPS      Z9, 192(DX)(CX*1)
+	ADDQ         $0x00000100, CX
+	SUBQ         $0x40, R11
+	JGE          vectors4x2
 
 fewer4x2:
 	ADDQ $0x40, R11
@@ -2519,71 +2298,69 @@ fewer4x2:
 	JLT  fewer2x2
 
 vectors2x2:
-	VMOVUPS     (AX)(CX*1), Z6
-	VMOVUPS     64(AX)(CX*1), Z7
-	VMULPS      Z2, Z6, Z6
-	VMULPS      Z2, Z7, Z7
-	VSUBPS      Z4, Z6, Z6
-	VSUBPS      Z4, Z7, Z7
-	VMINPS      Z6, Z1, Z6
-	VMINPS      Z7, Z1, Z7
-	VMAXPS      Z6, Z0, Z6
-	VMAXPS      Z7, Z0, Z7
-	VMULPS      constants<>+384(SB), Z6, Z8
-	VMULPS      constants<>+384(SB), Z7, Z9
-	VRNDSCALEPS $0x08, Z8, Z8
-	VRNDSCALEPS $0x08, Z9, Z9
-	VMULPS      constants<>+448(SB), Z8, Z10
-	VMULPS      constants<>+448(SB), Z9, Z11
-	VSUBPS      Z10, Z6, Z6
-	VSUBPS      Z11, Z7, Z7
-	VMULPS      constants<>+512(SB), Z8, Z10
-	VMULPS      constants<>+512(SB), Z9, Z11
-	VSUBPS      Z10, Z6, Z6
-	VSUBPS      Z11, Z7, Z7
-	VMULPS      constants<>+576(SB), Z6, Z10
-	VMULPS      constants<>+576(SB), Z7, Z11
-	VADDPS      constants<>+640(SB), Z10, Z10
-	VADDPS      constants<>+640(SB), Z11, Z11
-	VMULPS      Z6, Z10, Z10
-	VMULPS      Z7, Z11, Z11
-	VADDPS      constants<>+704(SB), Z10, Z10
-	VADDPS      constants<>+704(SB), Z11, Z11
-	VMULPS      Z6, Z10, Z10
-	VMULPS      Z7, Z11, Z11
-	VADDPS      constants<>+768(SB), Z10, Z10
-	VADDPS      constants<>+768(SB), Z11, Z11
-	VMULPS      Z6, Z10, Z10
-	VMULPS      Z7, Z11, Z11
-	VADDPS      constants<>+832(SB), Z10, Z10
-	VADDPS      constants<>+832(SB), Z11, Z11
-	VMULPS      Z6, Z6, Z12
-	VMULPS      Z7, Z7, Z13
-	VMULPS      Z12, Z10, Z10
-	VMULPS      Z13, Z11, Z11
-	VADDPS      Z6, Z10, Z6
-	VADDPS      Z7, Z11, Z7
-	VADDPS      constants<>+896(SB), Z6, Z6
-	VADDPS      constants<>+896(SB), Z7, Z7
-	VSCALEFPS   Z8, Z6, Z6
-	VSCALEFPS   Z9, Z7, Z7
-	VMULPS      Z3, Z6, Z6
-	VMULPS      Z3, Z7, Z7
-	VMOVUPS     Z6, (AX)(CX*1)
-	VMOVUPS     Z7, 64(AX)(CX*1)
-	VMOVUPS     (DX)(CX*1), Z8
-	VMOVUPS     64(DX)(CX*1), Z9
-	VSUBPS      Z5, Z8, Z8
-	VSUBPS      Z5, Z9, Z9
-	VMULPS      Z8, Z6, Z6
-	VMULPS      Z9, Z7, Z7
-	VMULPS      Z2, Z6, Z6
-	VMULPS      Z2, Z7, Z7
-	VMOVUPS     Z6, (DX)(CX*1)
-	VMOVUPS     Z7, 64(DX)(CX*1)
-	ADDQ        $0x00000080, CX
-	SUBQ        $0x20, R11
-	JGE         vectors2x2
+	VMOVUPS      (AX)(CX*1), Z6
+	VMOVUPS      64(AX)(CX*1), Z7
+	VMULPS       Z2, Z6, Z6
+	VMULPS       Z2, Z7, Z7
+	VSUBPS       Z4, Z6, Z6
+	VSUBPS       Z4, Z7, Z7
+	VMINPS       Z6, Z1, Z6
+	VMINPS       Z7, Z1, Z7
+	VMAXPS       Z6, Z0, Z6
+	VMAXPS       Z7, Z0, Z7
+	VMULPS       constants<>+384(SB), Z6, Z8
+	VMULPS       constants<>+384(SB), Z7, Z9
+	VRNDSCALEPS  $0x08, Z8, Z8
+	VRNDSCALEPS  $0x08, Z9, Z9
+	VFNMADD231PS constants<>+448(SB), Z8, Z6
+	VFNMADD231PS constants<>+448(SB), Z9, Z7
+	VMULPS       constants<>+512(SB), Z8, Z10
+	VMULPS       constants<>+512(SB), Z9, Z11
+	VSUBPS       Z10, Z6, Z6
+	VSUBPS       Z11, Z7, Z7
+	VMULPS       constants<>+576(SB), Z6, Z10
+	VMULPS       constants<>+576(SB), Z7, Z11
+	VADDPS       constants<>+640(SB), Z10, Z10
+	VADDPS       constants<>+640(SB), Z11, Z11
+	VMULPS       Z6, Z10, Z10
+	VMULPS       Z7, Z11, Z11
+	VADDPS       constants<>+704(SB), Z10, Z10
+	VADDPS       constants<>+704(SB), Z11, Z11
+	VMULPS       Z6, Z10, Z10
+	VMULPS       Z7, Z11, Z11
+	VADDPS       constants<>+768(SB), Z10, Z10
+	VADDPS       constants<>+768(SB), Z11, Z11
+	VMULPS       Z6, Z10, Z10
+	VMULPS       Z7, Z11, Z11
+	VADDPS       constants<>+832(SB), Z10, Z10
+	VADDPS       constants<>+832(SB), Z11, Z11
+	VMULPS       Z6, Z6, Z12
+	VMULPS       Z12, Z10, Z10
+	VMULPS       Z7, Z7, Z12
+	VMULPS       Z12, Z11, Z11
+	VADDPS       Z6, Z10, Z6
+	VADDPS       Z7, Z11, Z7
+	VADDPS       constants<>+896(SB), Z6, Z6
+	VADDPS       constants<>+896(SB), Z7, Z7
+	VSCALEFPS    Z8, Z6, Z6
+	VSCALEFPS    Z9, Z7, Z7
+	VMULPS       Z3, Z6, Z6
+	VMULPS       Z3, Z7, Z7
+	VMOVUPS      Z6, (AX)(CX*1)
+	VMOVUPS      Z7, 64(AX)(CX*1)
+	VMOVUPS      (DX)(CX*1), Z8
+	VMOVUPS      64(DX)(CX*1), Z9
+	VSUBPS       Z5, Z8, Z8
+	VSUBPS       Z5, Z9, Z9
+	VMULPS       Z8, Z6, Z6
+	VMULPS       Z9, Z7, Z7
+	VMULPS       Z2, Z6, Z6
+	VMULPS       Z2, Z7, Z7
+	VMOVUPS      Z6, (DX)(CX*1)
+	VMOVUPS      Z7, 64(DX)(CX*1)
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x20, R11
+	JGE          vectors2x2
 
 fewer2x2:
 	ADDQ $0x20, R11
@@ -2591,80 +2368,78 @@ fewer2x2:
 	JLT  tail2
 
 vectors1x2:
-	VMOVUPS     (AX)(CX*1), Z6
-	VMULPS      Z2, Z6, Z6
-	VSUBPS      Z4, Z6, Z6
-	VMINPS      Z6, Z1, Z6
-	VMAXPS      Z6, Z0, Z6
-	VMULPS      constants<>+384(SB), Z6, Z7
-	VRNDSCALEPS $0x08, Z7, Z7
-	VMULPS      constants<>+448(SB), Z7, Z8
-	VSUBPS      Z8, Z6, Z6
-	VMULPS      constants<>+512(SB), Z7, Z8
-	VSUBPS      Z8, Z6, Z6
-	VMULPS      constants<>+576(SB), Z6, Z8
-	VADDPS      constants<>+640(SB), Z8, Z8
-	VMULPS      Z6, Z8, Z8
-	VADDPS      constants<>+704(SB), Z8, Z8
-	VMULPS      Z6, Z8, Z8
-	VADDPS      constants<>+768(SB), Z8, Z8
-	VMULPS      Z6, Z8, Z8
-	VADDPS      constants<>+832(SB), Z8, Z8
-	VMULPS      Z6, Z6, Z9
-	VMULPS      Z9, Z8, Z8
-	VADDPS      Z6, Z8, Z6
-	VADDPS      constants<>+896(SB), Z6, Z6
-	VSCALEFPS   Z7, Z6, Z6
-	VMULPS      Z3, Z6, Z6
-	VMOVUPS     Z6, (AX)(CX*1)
-	VMOVUPS     (DX)(CX*1), Z7
-	VSUBPS      Z5, Z7, Z7
-	VMULPS      Z7, Z6, Z6
-	VMULPS      Z2, Z6, Z6
-	VMOVUPS     Z6, (DX)(CX*1)
-	ADDQ        $0x00000040, CX
-	SUBQ        $0x10, R11
-	JGE         vectors1x2
+	VMOVUPS      (AX)(CX*1), Z6
+	VMULPS       Z2, Z6, Z6
+	VSUBPS       Z4, Z6, Z6
+	VMINPS       Z6, Z1, Z6
+	VMAXPS       Z6, Z0, Z6
+	VMULPS       constants<>+384(SB), Z6, Z7
+	VRNDSCALEPS  $0x08, Z7, Z7
+	VFNMADD231PS constants<>+448(SB), Z7, Z6
+	VMULPS       constants<>+512(SB), Z7, Z8
+	VSUBPS       Z8, Z6, Z6
+	VMULPS       constants<>+576(SB), Z6, Z8
+	VADDPS       constants<>+640(SB), Z8, Z8
+	VMULPS       Z6, Z8, Z8
+	VADDPS       constants<>+704(SB), Z8, Z8
+	VMULPS       Z6, Z8, Z8
+	VADDPS       constants<>+768(SB), Z8, Z8
+	VMULPS       Z6, Z8, Z8
+	VADDPS       constants<>+832(SB), Z8, Z8
+	VMULPS       Z6, Z6, Z9
+	VMULPS       Z9, Z8, Z8
+	VADDPS       Z6, Z8, Z6
+	VADDPS       constants<>+896(SB), Z6, Z6
+	VSCALEFPS    Z7, Z6, Z6
+	VMULPS       Z3, Z6, Z6
+	VMOVUPS      Z6, (AX)(CX*1)
+	VMOVUPS      (DX)(CX*1), Z7
+	VSUBPS       Z5, Z7, Z7
+	VMULPS       Z7, Z6, Z6
+	VMULPS       Z2, Z6, Z6
+	VMOVUPS      Z6, (DX)(CX*1)
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, R11
+	JGE          vectors1x2
 
 tail2:
-	ADDQ        $0x10, R11
-	JZ          done2
-	LEAQ        masks<>+64(SB), R12
-	SHLQ        $0x02, R11
-	SUBQ        R11, R12
-	VMOVDQU32   (R12), Z6
-	VPTESTMD    Z6, Z6, K1
-	VMOVUPS.Z   (AX)(CX*1), K1, Z6
-	VMULPS      Z2, Z6, Z6
-	VSUBPS      Z4, Z6, Z4
-	VMINPS      Z4, Z1, Z4
-	VMAXPS      Z4, Z0, Z4
-	VMULPS      constants<>+384(SB), Z4, Z6
-	VRNDSCALEPS $0x08, Z6, Z6
-	VMULPS      constants<>+448(SB), Z6, Z7
-	VSUBPS      Z7, Z4, Z4
-	VMULPS      constants<>+512(SB), Z6, Z7
-	VSUBPS      Z7, Z4, Z4
-	VMULPS      constants<>+576(SB), Z4, Z7
-	VADDPS      constants<>+640(SB), Z7, Z7
-	VMULPS      Z4, Z7, Z7
-	VADDPS      constants<>+704(SB), Z7, Z7
-	VMULPS      Z4, Z7, Z7
-	VADDPS      constants<>+768(SB), Z7, Z7
-	VMULPS      Z4, Z7, Z7
-	VADDPS      constants<>+832(SB), Z7, Z7
-	VMULPS      Z4, Z4, Z8
-	VMULPS      Z8, Z7, Z7
-	VADDPS      Z4, Z7, Z4
-	VADDPS      constants<>+896(SB), Z4, Z4
-	VSCALEFPS   Z6, Z4, Z4
-	VMULPS      Z3, Z4, Z3
-	VMOVUPS     Z3, K1, (AX)(CX*1)
-	VMOVUPS.Z   (DX)(CX*1), K1, Z4
-	VSUBPS      Z5, Z4, Z4
-	VMULPS      Z4, Z3, Z3
-	VMULPS      Z2, Z3, Z2
-	VMOVUPS     Z2, K1, (DX)(CX*1)
+	ADDQ         $0x10, R11
+	JZ           done2
+	LEAQ         masks<>+64(SB), R12
+	SHLQ         $0x02, R11
+	SUBQ         R11, R12
+	VMOVDQU32    (R12), Z6
+	VPTESTMD     Z6, Z6, K1
+	VMOVUPS.Z    (AX)(CX*1), K1, Z6
+	VMULPS       Z2, Z6, Z6
+	VSUBPS       Z4, Z6, Z4
+	VMINPS       Z4, Z1, Z4
+	VMAXPS       Z4, Z0, Z4
+	VMULPS       constants<>+384(SB), Z4, Z6
+	VRNDSCALEPS  $0x08, Z6, Z6
+	VFNMADD231PS constants<>+448(SB), Z6, Z4
+	VMULPS       constants<>+512(SB), Z6, Z7
+	VSUBPS       Z7, Z4, Z4
+	VMULPS       constants<>+576(SB), Z4, Z7
+	VADDPS       constants<>+640(SB), Z7, Z7
+	VMULPS       Z4, Z7, Z7
+	VADDPS       constants<>+704(SB), Z7, Z7
+	VMULPS       Z4, Z7, Z7
+	VADDPS       constants<>+768(SB), Z7, Z7
+	VMULPS       Z4, Z7, Z7
+	VADDPS       constants<>+832(SB), Z7, Z7
+	VMULPS       Z4, Z4, Z8
+	VMULPS       Z8, Z7, Z7
+	VADDPS       Z4, Z7, Z4
+	VADDPS       constants<>+896(SB), Z4, Z4
+	VSCALEFPS    Z6, Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, K1, (AX)(CX*1)
+	VMOVUPS.Z    (DX)(CX*1), K1, Z4
+	VSUBPS       Z5, Z4, Z4
+	VMULPS       Z4, Z3, Z3
+	VMULPS       Z2, Z3, Z2
+	VMOVUPS      Z2, K1, (DX)(CX*1)
 
 done2:
 	ADDQ $0x08, R9
@@ -2900,7 +2675,7 @@ done3:
 	VPERMILPS     $0x01, X2, X4
 	VADDPS        X4, X2, X2
 	VDIVSS        n+64(FP), X2, X2
-	VADDSS        constants<>+1216(SB), X2, X2
+	VADDSS        constants<>+1280(SB), X2, X2
 	VSQRTSS       X2, X2, X2
 	VMOVSS        constants<>+896(SB), X4
 	VDIVSS        X2, X4, X4
@@ -2915,7 +2690,7 @@ done3:
 	VPERMILPS     $0x01, X3, X4
 	VADDPS        X4, X3, X3
 	VDIVSS        n+64(FP), X3, X3
-	VADDSS        constants<>+1216(SB), X3, X3
+	VADDSS        constants<>+1280(SB), X3, X3
 	VSQRTSS       X3, X3, X3
 	VMOVSS        constants<>+896(SB), X4
 	VDIVSS        X3, X4, X4
@@ -3058,7 +2833,7 @@ done6:
 	VPERMILPS     $0x01, X1, X2
 	VADDPS        X2, X1, X1
 	VDIVSS        n+64(FP), X1, X1
-	VADDSS        constants<>+1216(SB), X1, X1
+	VADDSS        constants<>+1280(SB), X1, X1
 	VSQRTSS       X1, X1, X1
 	VMOVSS        constants<>+896(SB), X2
 	VDIVSS        X1, X2, X2
@@ -4242,7 +4017,7 @@ TEXT ·maxAbs512(SB), NOSPLIT, $0-20
 
 vectors1x1:
 	VMOVUPS (AX)(DX*1), Z1
-	VPANDD  constants<>+1280(SB), Z1, Z1
+	VPANDD  constants<>+1344(SB), Z1, Z1
 	VPMAXUD Z1, Z0, Z0
 	ADDQ    $0x00000040, DX
 	SUBQ    $0x10, CX
@@ -4257,7 +4032,7 @@ tail1:
 	VMOVDQU32 (BX), Z1
 	VPTESTMD  Z1, Z1, K1
 	VMOVUPS.Z (AX)(DX*1), K1, Z1
-	VPANDD    constants<>+1280(SB), Z1, Z1
+	VPANDD    constants<>+1344(SB), Z1, Z1
 	VPMAXUD   Z1, Z0, Z0
 
 done1:
@@ -4282,8 +4057,8 @@ TEXT ·quantize512(SB), NOSPLIT, $0-32
 	MOVQ         n+16(FP), DX
 	VBROADCASTSS a+24(FP), Z0
 	VBROADCASTSS b+28(FP), Z1
-	VMOVUPS      constants<>+1344(SB), Z2
-	VMOVUPS      constants<>+1408(SB), Z3
+	VMOVUPS      constants<>+1408(SB), Z2
+	VMOVUPS      constants<>+1472(SB), Z3
 	VMOVUPS      constants<>+0(SB), Z4
 	XORQ         BX, BX
 	SUBQ         $0x10, DX
@@ -4520,14 +4295,14 @@ TEXT ·toBF16512(SB), NOSPLIT, $0-24
 	MOVQ    y+0(FP), AX
 	MOVQ    x+8(FP), CX
 	MOVQ    n+16(FP), DX
-	VMOVUPS constants<>+1472(SB), Z0
+	VMOVUPS constants<>+1536(SB), Z0
 	XORQ    BX, BX
 
 wholes1:
 	VMOVUPS   (CX)(BX*1), Z1
 	VPSRLD    $0x10, Z1, Z2
 	VPSLLD    $0x1f, Z2, Z2
-	VPADDD    constants<>+1536(SB), Z1, Z4
+	VPADDD    constants<>+1600(SB), Z1, Z4
 	VPSRLD    $0x1f, Z2, Z2
 	VPADDD    Z2, Z4, Z2
 	VCMPPS    $0x03, Z1, Z1, K1
@@ -4803,7 +4578,7 @@ done1:
 	RET
 
 // func gelu256(y *float32, x *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·gelu256(SB), NOSPLIT, $0-24
 	MOVQ    y+0(FP), AX
 	MOVQ    x+8(FP), CX
@@ -4815,181 +4590,177 @@ TEXT ·gelu256(SB), NOSPLIT, $0-24
 	JLT     tail1
 
 vectors1x1:
-	VMOVUPS (CX)(BX*1), Y2
-	VMOVUPS 32(CX)(BX*1), Y3
-	VMULPS  Y2, Y2, Y4
-	VMULPS  Y3, Y3, Y5
-	VMULPS  constants<>+192(SB), Y4, Y4
-	VMULPS  constants<>+192(SB), Y5, Y5
-	VADDPS  constants<>+256(SB), Y4, Y4
-	VADDPS  constants<>+256(SB), Y5, Y5
-	VMULPS  Y4, Y2, Y4
-	VMULPS  Y5, Y3, Y5
-	VPXOR   constants<>+320(SB), Y4, Y4
-	VPXOR   constants<>+320(SB), Y5, Y5
-	VMINPS  Y4, Y1, Y4
-	VMINPS  Y5, Y1, Y5
-	VMAXPS  Y4, Y0, Y4
-	VMAXPS  Y5, Y0, Y5
-	VMULPS  constants<>+384(SB), Y4, Y6
-	VMULPS  constants<>+384(SB), Y5, Y7
-	VADDPS  constants<>+1600(SB), Y6, Y6
-	VADDPS  constants<>+1600(SB), Y7, Y7
-	VSUBPS  constants<>+1600(SB), Y6, Y8
-	VSUBPS  constants<>+1600(SB), Y7, Y9
-	VMULPS  constants<>+448(SB), Y8, Y10
-	VMULPS  constants<>+448(SB), Y9, Y11
-	VSUBPS  Y10, Y4, Y4
-	VSUBPS  Y11, Y5, Y5
-	VMULPS  constants<>+512(SB), Y8, Y8
-	VMULPS  constants<>+512(SB), Y9, Y9
-	VSUBPS  Y8, Y4, Y4
-	VSUBPS  Y9, Y5, Y5
-	VMULPS  constants<>+576(SB), Y4, Y8
-	VMULPS  constants<>+576(SB), Y5, Y9
-	VADDPS  constants<>+640(SB), Y8, Y8
-	VADDPS  constants<>+640(SB), Y9, Y9
-	VMULPS  Y4, Y8, Y8
-	VMULPS  Y5, Y9, Y9
-	VADDPS  constants<>+704(SB), Y8, Y8
-	VADDPS  constants<>+704(SB), Y9, Y9
-	VMULPS  Y4, Y8, Y8
-	VMULPS  Y5, Y9, Y9
-	VADDPS  constants<>+768(SB), Y8, Y8
-	VADDPS  constants<>+768(SB), Y9, Y9
-	VMULPS  Y4, Y8, Y8
-	VMULPS  Y5, Y9, Y9
-	VADDPS  constants<>+832(SB), Y8, Y8
-	VADDPS  constants<>+832(SB), Y9, Y9
-	VMULPS  Y4, Y4, Y10
-	VMULPS  Y5, Y5, Y11
-	VMULPS  Y10, Y8, Y8
-	VMULPS  Y11, Y9, Y9
-	VADDPS  Y4, Y8, Y4
-	VADDPS  Y5, Y9, Y5
-	VADDPS  constants<>+896(SB), Y4, Y4
-	VADDPS  constants<>+896(SB), Y5, Y5
-	VPSUBD  constants<>+1600(SB), Y6, Y6
-	VPSUBD  constants<>+1600(SB), Y7, Y7
-	VPSRAD  $0x01, Y6, Y8
-	VPSRAD  $0x01, Y7, Y9
-	VPSUBD  Y8, Y6, Y6
-	VPSUBD  Y9, Y7, Y7
-	VPADDD  constants<>+1664(SB), Y8, Y8
-	VPADDD  constants<>+1664(SB), Y9, Y9
-	VPSLLD  $0x17, Y8, Y8
-	VPSLLD  $0x17, Y9, Y9
-	VMULPS  Y8, Y4, Y4
-	VMULPS  Y9, Y5, Y5
-	VPADDD  constants<>+1664(SB), Y6, Y6
-	VPADDD  constants<>+1664(SB), Y7, Y7
-	VPSLLD  $0x17, Y6, Y6
-	VPSLLD  $0x17, Y7, Y7
-	VMULPS  Y6, Y4, Y4
-	VMULPS  Y7, Y5, Y5
-	VADDPS  constants<>+896(SB), Y4, Y4
-	VADDPS  constants<>+896(SB), Y5, Y5
-	VDIVPS  Y4, Y2, Y2
-	VDIVPS  Y5, Y3, Y3
-	VMOVUPS Y2, (AX)(BX*1)
-	VMOVUPS Y3, 32(AX)(BX*1)
-	ADDQ    $0x00000040, BX
-	SUBQ    $0x10, DX
-	JGE     vectors1x1
+	VMOVUPS      (CX)(BX*1), Y2
+	VMOVUPS      32(CX)(BX*1), Y3
+	VMULPS       Y2, Y2, Y4
+	VMULPS       Y3, Y3, Y5
+	VMULPS       constants<>+192(SB), Y4, Y4
+	VMULPS       constants<>+192(SB), Y5, Y5
+	VADDPS       constants<>+256(SB), Y4, Y4
+	VADDPS       constants<>+256(SB), Y5, Y5
+	VMULPS       Y4, Y2, Y4
+	VMULPS       Y5, Y3, Y5
+	VPXOR        constants<>+320(SB), Y4, Y4
+	VPXOR        constants<>+320(SB), Y5, Y5
+	VMINPS       Y4, Y1, Y4
+	VMINPS       Y5, Y1, Y5
+	VMAXPS       Y4, Y0, Y4
+	VMAXPS       Y5, Y0, Y5
+	VMULPS       constants<>+384(SB), Y4, Y6
+	VMULPS       constants<>+384(SB), Y5, Y7
+	VADDPS       constants<>+1664(SB), Y6, Y6
+	VADDPS       constants<>+1664(SB), Y7, Y7
+	VSUBPS       constants<>+1664(SB), Y6, Y8
+	VSUBPS       constants<>+1664(SB), Y7, Y9
+	VFNMADD231PS constants<>+448(SB), Y8, Y4
+	VFNMADD231PS constants<>+448(SB), Y9, Y5
+	VMULPS       constants<>+512(SB), Y8, Y8
+	VMULPS       constants<>+512(SB), Y9, Y9
+	VSUBPS       Y8, Y4, Y4
+	VSUBPS       Y9, Y5, Y5
+	VMULPS       constants<>+576(SB), Y4, Y8
+	VMULPS       constants<>+576(SB), Y5, Y9
+	VADDPS       constants<>+640(SB), Y8, Y8
+	VADDPS       constants<>+640(SB), Y9, Y9
+	VMULPS       Y4, Y8, Y8
+	VMULPS       Y5, Y9, Y9
+	VADDPS       constants<>+704(SB), Y8, Y8
+	VADDPS       constants<>+704(SB), Y9, Y9
+	VMULPS       Y4, Y8, Y8
+	VMULPS       Y5, Y9, Y9
+	VADDPS       constants<>+768(SB), Y8, Y8
+	VADDPS       constants<>+768(SB), Y9, Y9
+	VMULPS       Y4, Y8, Y8
+	VMULPS       Y5, Y9, Y9
+	VADDPS       constants<>+832(SB), Y8, Y8
+	VADDPS       constants<>+832(SB), Y9, Y9
+	VMULPS       Y4, Y4, Y10
+	VMULPS       Y10, Y8, Y8
+	VMULPS       Y5, Y5, Y10
+	VMULPS       Y10, Y9, Y9
+	VADDPS       Y4, Y8, Y4
+	VADDPS       Y5, Y9, Y5
+	VADDPS       constants<>+896(SB), Y4, Y4
+	VADDPS       constants<>+896(SB), Y5, Y5
+	VPSUBD       constants<>+1664(SB), Y6, Y6
+	VPSUBD       constants<>+1664(SB), Y7, Y7
+	VPSRAD       $0x01, Y6, Y8
+	VPSRAD       $0x01, Y7, Y9
+	VPSUBD       Y8, Y6, Y6
+	VPSUBD       Y9, Y7, Y7
+	VPADDD       constants<>+1728(SB), Y8, Y8
+	VPADDD       constants<>+1728(SB), Y9, Y9
+	VPSLLD       $0x17, Y8, Y8
+	VPSLLD       $0x17, Y9, Y9
+	VMULPS       Y8, Y4, Y4
+	VMULPS       Y9, Y5, Y5
+	VPADDD       constants<>+1728(SB), Y6, Y6
+	VPADDD       constants<>+1728(SB), Y7, Y7
+	VPSLLD       $0x17, Y6, Y6
+	VPSLLD       $0x17, Y7, Y7
+	VMULPS       Y6, Y4, Y4
+	VMULPS       Y7, Y5, Y5
+	VADDPS       constants<>+896(SB), Y4, Y4
+	VADDPS       constants<>+896(SB), Y5, Y5
+	VDIVPS       Y4, Y2, Y2
+	VDIVPS       Y5, Y3, Y3
+	VMOVUPS      Y2, (AX)(BX*1)
+	VMOVUPS      Y3, 32(AX)(BX*1)
+	ADDQ         $0x00000040, BX
+	SUBQ         $0x10, DX
+	JGE          vectors1x1
 
 tail1:
-	ADDQ       $0x10, DX
-	JZ         done1
-	LEAQ       masks<>+64(SB), SI
-	SHLQ       $0x02, DX
-	SUBQ       DX, SI
-	VMOVUPS    (SI), Y2
-	VMOVUPS    32(SI), Y3
-	VMASKMOVPS (CX)(BX*1), Y2, Y4
-	VMASKMOVPS 32(CX)(BX*1), Y3, Y5
-	VMULPS     Y4, Y4, Y6
-	VMULPS     Y5, Y5, Y7
-	VMULPS     constants<>+192(SB), Y6, Y6
-	VMULPS     constants<>+192(SB), Y7, Y7
-	VADDPS     constants<>+256(SB), Y6, Y6
-	VADDPS     constants<>+256(SB), Y7, Y7
-	VMULPS     Y6, Y4, Y6
-	VMULPS     Y7, Y5, Y7
-	VPXOR      constants<>+320(SB), Y6, Y6
-	VPXOR      constants<>+320(SB), Y7, Y7
-	VMINPS     Y6, Y1, Y6
-	VMINPS     Y7, Y1, Y1
-	VMAXPS     Y6, Y0, Y6
-	VMAXPS     Y1, Y0, Y0
-	VMULPS     constants<>+384(SB), Y6, Y1
-	VMULPS     constants<>+384(SB), Y0, Y7
-	VADDPS     constants<>+1600(SB), Y1, Y1
-	VADDPS     constants<>+1600(SB), Y7, Y7
-	VSUBPS     constants<>+1600(SB), Y1, Y8
-	VSUBPS     constants<>+1600(SB), Y7, Y9
-	VMULPS     constants<>+448(SB), Y8, Y10
-	VMULPS     constants<>+448(SB), Y9, Y11
-	VSUBPS     Y10, Y6, Y6
-	VSUBPS     Y11, Y0, Y0
-	VMULPS     constants<>+512(SB), Y8, Y8
-	VMULPS     constants<>+512(SB), Y9, Y9
-	VSUBPS     Y8, Y6, Y6
-	VSUBPS     Y9, Y0, Y0
-	VMULPS     constants<>+576(SB), Y6, Y8
-	VMULPS     constants<>+576(SB), Y0, Y9
-	VADDPS     constants<>+640(SB), Y8, Y8
-	VADDPS     constants<>+640(SB), Y9, Y9
-	VMULPS     Y6, Y8, Y8
-	VMULPS     Y0, Y9, Y9
-	VADDPS     constants<>+704(SB), Y8, Y8
-	VADDPS     constants<>+704(SB), Y9, Y9
-	VMULPS     Y6, Y8, Y8
-	VMULPS     Y0, Y9, Y9
-	VADDPS     constants<>+768(SB), Y8, Y8
-	VADDPS     constants<>+768(SB), Y9, Y9
-	VMULPS     Y6, Y8, Y8
-	VMULPS     Y0, Y9, Y9
-	VADDPS     constants<>+832(SB), Y8, Y8
-	VADDPS     constants<>+832(SB), Y9, Y9
-	VMULPS     Y6, Y6, Y10
-	VMULPS     Y0, Y0, Y11
-	VMULPS     Y10, Y8, Y8
-	VMULPS     Y11, Y9, Y9
-	VADDPS     Y6, Y8, Y6
-	VADDPS     Y0, Y9, Y0
-	VADDPS     constants<>+896(SB), Y6, Y6
-	VADDPS     constants<>+896(SB), Y0, Y0
-	VPSUBD     constants<>+1600(SB), Y1, Y1
-	VPSUBD     constants<>+1600(SB), Y7, Y7
-	VPSRAD     $0x01, Y1, Y8
-	VPSRAD     $0x01, Y7, Y9
-	VPSUBD     Y8, Y1, Y1
-	VPSUBD     Y9, Y7, Y7
-	VPADDD     constants<>+1664(SB), Y8, Y8
-	VPADDD     constants<>+1664(SB), Y9, Y9
-	VPSLLD     $0x17, Y8, Y8
-	VPSLLD     $0x17, Y9, Y9
-	VMULPS     Y8, Y6, Y6
-	VMULPS     Y9, Y0, Y0
-	VPADDD     constants<>+1664(SB), Y1, Y1
-	VPADDD     constants<>+1664(SB), Y7, Y7
-	VPSLLD     $0x17, Y1, Y1
-	VPSLLD     $0x17, Y7, Y7
-	VMULPS     Y1, Y6, Y1
-	VMULPS     Y7, Y0, Y0
-	VADDPS     constants<>+896(SB), Y1, Y1
-	VADDPS     constants<>+896(SB), Y0, Y0
-	VDIVPS     Y1, Y4, Y1
-	VDIVPS     Y0, Y5, Y0
-	VMASKMOVPS Y1, Y2, (AX)(BX*1)
-	VMASKMOVPS Y0, Y3, 32(AX)(BX*1)
+	ADDQ         $0x10, DX
+	JZ           done1
+	LEAQ         masks<>+64(SB), SI
+	SHLQ         $0x02, DX
+	SUBQ         DX, SI
+	VMOVUPS      (SI), Y2
+	VMOVUPS      32(SI), Y3
+	VMASKMOVPS   (CX)(BX*1), Y2, Y4
+	VMASKMOVPS   32(CX)(BX*1), Y3, Y5
+	VMULPS       Y4, Y4, Y6
+	VMULPS       Y5, Y5, Y7
+	VMULPS       constants<>+192(SB), Y6, Y6
+	VMULPS       constants<>+192(SB), Y7, Y7
+	VADDPS       constants<>+256(SB), Y6, Y6
+	VADDPS       constants<>+256(SB), Y7, Y7
+	VMULPS       Y6, Y4, Y6
+	VMULPS       Y7, Y5, Y7
+	VPXOR        constants<>+320(SB), Y6, Y6
+	VPXOR        constants<>+320(SB), Y7, Y7
+	VMINPS       Y6, Y1, Y6
+	VMINPS       Y7, Y1, Y1
+	VMAXPS       Y6, Y0, Y6
+	VMAXPS       Y1, Y0, Y0
+	VMULPS       constants<>+384(SB), Y6, Y1
+	VMULPS       constants<>+384(SB), Y0, Y7
+	VADDPS       constants<>+1664(SB), Y1, Y1
+	VADDPS       constants<>+1664(SB), Y7, Y7
+	VSUBPS       constants<>+1664(SB), Y1, Y8
+	VSUBPS       constants<>+1664(SB), Y7, Y9
+	VFNMADD231PS constants<>+448(SB), Y8, Y6
+	VFNMADD231PS constants<>+448(SB), Y9, Y0
+	VMULPS       constants<>+512(SB), Y8, Y8
+	VMULPS       constants<>+512(SB), Y9, Y9
+	VSUBPS       Y8, Y6, Y6
+	VSUBPS       Y9, Y0, Y0
+	VMULPS       constants<>+576(SB), Y6, Y8
+	VMULPS       constants<>+576(SB), Y0, Y9
+	VADDPS       constants<>+640(SB), Y8, Y8
+	VADDPS       constants<>+640(SB), Y9, Y9
+	VMULPS       Y6, Y8, Y8
+	VMULPS       Y0, Y9, Y9
+	VADDPS       constants<>+704(SB), Y8, Y8
+	VADDPS       constants<>+704(SB), Y9, Y9
+	VMULPS       Y6, Y8, Y8
+	VMULPS       Y0, Y9, Y9
+	VADDPS       constants<>+768(SB), Y8, Y8
+	VADDPS       constants<>+768(SB), Y9, Y9
+	VMULPS       Y6, Y8, Y8
+	VMULPS       Y0, Y9, Y9
+	VADDPS       constants<>+832(SB), Y8, Y8
+	VADDPS       constants<>+832(SB), Y9, Y9
+	VMULPS       Y6, Y6, Y10
+	VMULPS       Y10, Y8, Y8
+	VMULPS       Y0, Y0, Y10
+	VMULPS       Y10, Y9, Y9
+	VADDPS       Y6, Y8, Y6
+	VADDPS       Y0, Y9, Y0
+	VADDPS       constants<>+896(SB), Y6, Y6
+	VADDPS       constants<>+896(SB), Y0, Y0
+	VPSUBD       constants<>+1664(SB), Y1, Y1
+	VPSUBD       constants<>+1664(SB), Y7, Y7
+	VPSRAD       $0x01, Y1, Y8
+	VPSRAD       $0x01, Y7, Y9
+	VPSUBD       Y8, Y1, Y1
+	VPSUBD       Y9, Y7, Y7
+	VPADDD       constants<>+1728(SB), Y8, Y8
+	VPADDD       constants<>+1728(SB), Y9, Y9
+	VPSLLD       $0x17, Y8, Y8
+	VPSLLD       $0x17, Y9, Y9
+	VMULPS       Y8, Y6, Y6
+	VMULPS       Y9, Y0, Y0
+	VPADDD       constants<>+1728(SB), Y1, Y1
+	VPADDD       constants<>+1728(SB), Y7, Y7
+	VPSLLD       $0x17, Y1, Y1
+	VPSLLD       $0x17, Y7, Y7
+	VMULPS       Y1, Y6, Y1
+	VMULPS       Y7, Y0, Y0
+	VADDPS       constants<>+896(SB), Y1, Y1
+	VADDPS       constants<>+896(SB), Y0, Y0
+	VDIVPS       Y1, Y4, Y1
+	VDIVPS       Y0, Y5, Y0
+	VMASKMOVPS   Y1, Y2, (AX)(BX*1)
+	VMASKMOVPS   Y0, Y3, 32(AX)(BX*1)
 
 done1:
 	VZEROUPPER
 	RET
 
 // func geluBackward256(dx *float32, x *float32, dy *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·geluBackward256(SB), NOSPLIT, $0-32
 	MOVQ    dx+0(FP), AX
 	MOVQ    x+8(FP), CX
@@ -5005,225 +4776,221 @@ TEXT ·geluBackward256(SB), NOSPLIT, $0-32
 	JLT     tail1
 
 vectors1x1:
-	VMOVUPS (CX)(SI*1), Y5
-	VMOVUPS 32(CX)(SI*1), Y6
-	VMINPS  Y5, Y3, Y5
-	VMINPS  Y6, Y3, Y6
-	VMAXPS  Y5, Y2, Y5
-	VMAXPS  Y6, Y2, Y6
-	VMULPS  Y5, Y5, Y7
-	VMULPS  Y6, Y6, Y8
-	VMULPS  constants<>+192(SB), Y7, Y9
-	VMULPS  constants<>+192(SB), Y8, Y10
-	VADDPS  constants<>+256(SB), Y9, Y9
-	VADDPS  constants<>+256(SB), Y10, Y10
-	VMULPS  Y9, Y5, Y9
-	VMULPS  Y10, Y6, Y10
-	VPXOR   constants<>+320(SB), Y9, Y9
-	VPXOR   constants<>+320(SB), Y10, Y10
-	VMINPS  Y9, Y1, Y9
-	VMINPS  Y10, Y1, Y10
-	VMAXPS  Y9, Y0, Y9
-	VMAXPS  Y10, Y0, Y10
-	VMULPS  constants<>+384(SB), Y9, Y11
-	VMULPS  constants<>+384(SB), Y10, Y12
-	VADDPS  constants<>+1600(SB), Y11, Y11
-	VADDPS  constants<>+1600(SB), Y12, Y12
-	VSUBPS  constants<>+1600(SB), Y11, Y13
-	VSUBPS  constants<>+1600(SB), Y12, Y14
-	VMULPS  constants<>+448(SB), Y13, Y15
-	VMULPS  constants<>+448(SB), Y14, Y16
-	VSUBPS  Y15, Y9, Y9
-	VSUBPS  Y16, Y10, Y10
-	VMULPS  constants<>+512(SB), Y13, Y13
-	VMULPS  constants<>+512(SB), Y14, Y14
-	VSUBPS  Y13, Y9, Y9
-	VSUBPS  Y14, Y10, Y10
-	VMULPS  constants<>+576(SB), Y9, Y13
-	VMULPS  constants<>+576(SB), Y10, Y14
-	VADDPS  constants<>+640(SB), Y13, Y13
-	VADDPS  constants<>+640(SB), Y14, Y14
-	VMULPS  Y9, Y13, Y13
-	VMULPS  Y10, Y14, Y14
-	VADDPS  constants<>+704(SB), Y13, Y13
-	VADDPS  constants<>+704(SB), Y14, Y14
-	VMULPS  Y9, Y13, Y13
-	VMULPS  Y10, Y14, Y14
-	VADDPS  constants<>+768(SB), Y13, Y13
-	VADDPS  constants<>+768(SB), Y14, Y14
-	VMULPS  Y9, Y13, Y13
-	VMULPS  Y10, Y14, Y14
-	VADDPS  constants<>+832(SB), Y13, Y13
-	VADDPS  constants<>+832(SB), Y14, Y14
-	VMULPS  Y9, Y9, Y15
-	VMULPS  Y10, Y10, Y16
-	VMULPS  Y15, Y13, Y13
-	VMULPS  Y16, Y14, Y14
-	VADDPS  Y9, Y13, Y9
-	VADDPS  Y10, Y14, Y10
-	VADDPS  constants<>+896(SB), Y9, Y9
-	VADDPS  constants<>+896(SB), Y10, Y10
-	VPSUBD  constants<>+1600(SB), Y11, Y11
-	VPSUBD  constants<>+1600(SB), Y12, Y12
-	VPSRAD  $0x01, Y11, Y13
-	VPSRAD  $0x01, Y12, Y14
-	VPSUBD  Y13, Y11, Y11
-	VPSUBD  Y14, Y12, Y12
-	VPADDD  constants<>+1664(SB), Y13, Y13
-	VPADDD  constants<>+1664(SB), Y14, Y14
-	VPSLLD  $0x17, Y13, Y13
-	VPSLLD  $0x17, Y14, Y14
-	VMULPS  Y13, Y9, Y9
-	VMULPS  Y14, Y10, Y10
-	VPADDD  constants<>+1664(SB), Y11, Y11
-	VPADDD  constants<>+1664(SB), Y12, Y12
-	VPSLLD  $0x17, Y11, Y11
-	VPSLLD  $0x17, Y12, Y12
-	VMULPS  Y11, Y9, Y9
-	VMULPS  Y12, Y10, Y10
-	VADDPS  Y4, Y9, Y11
-	VADDPS  Y4, Y10, Y12
-	VDIVPS  Y11, Y4, Y11
-	VDIVPS  Y12, Y4, Y12
-	VMULPS  constants<>+1088(SB), Y7, Y7
-	VMULPS  constants<>+1088(SB), Y8, Y8
-	VADDPS  constants<>+256(SB), Y7, Y7
-	VADDPS  constants<>+256(SB), Y8, Y8
-	VMULPS  Y11, Y9, Y9
-	VMULPS  Y12, Y10, Y10
-	VMULPS  Y9, Y5, Y5
-	VMULPS  Y10, Y6, Y6
-	VMULPS  Y7, Y5, Y5
-	VMULPS  Y8, Y6, Y6
-	VADDPS  Y4, Y5, Y5
-	VADDPS  Y4, Y6, Y6
-	VMOVUPS (DX)(SI*1), Y7
-	VMOVUPS 32(DX)(SI*1), Y8
-	VMULPS  Y5, Y11, Y5
-	VMULPS  Y6, Y12, Y6
-	VMULPS  Y5, Y7, Y5
-	VMULPS  Y6, Y8, Y6
-	VMOVUPS Y5, (AX)(SI*1)
-	VMOVUPS Y6, 32(AX)(SI*1)
-	ADDQ    $0x00000040, SI
-	SUBQ    $0x10, BX
-	JGE     vectors1x1
+	VMOVUPS      (CX)(SI*1), Y5
+	VMOVUPS      32(CX)(SI*1), Y6
+	VMINPS       Y5, Y3, Y5
+	VMINPS       Y6, Y3, Y6
+	VMAXPS       Y5, Y2, Y5
+	VMAXPS       Y6, Y2, Y6
+	VMULPS       Y5, Y5, Y7
+	VMULPS       Y6, Y6, Y8
+	VMULPS       constants<>+192(SB), Y7, Y9
+	VMULPS       constants<>+192(SB), Y8, Y10
+	VADDPS       constants<>+256(SB), Y9, Y9
+	VADDPS       constants<>+256(SB), Y10, Y10
+	VMULPS       Y9, Y5, Y9
+	VMULPS       Y10, Y6, Y10
+	VPXOR        constants<>+320(SB), Y9, Y9
+	VPXOR        constants<>+320(SB), Y10, Y10
+	VMINPS       Y9, Y1, Y9
+	VMINPS       Y10, Y1, Y10
+	VMAXPS       Y9, Y0, Y9
+	VMAXPS       Y10, Y0, Y10
+	VMULPS       constants<>+384(SB), Y9, Y11
+	VMULPS       constants<>+384(SB), Y10, Y12
+	VADDPS       constants<>+1664(SB), Y11, Y11
+	VADDPS       constants<>+1664(SB), Y12, Y12
+	VSUBPS       constants<>+1664(SB), Y11, Y13
+	VSUBPS       constants<>+1664(SB), Y12, Y14
+	VFNMADD231PS constants<>+448(SB), Y13, Y9
+	VFNMADD231PS constants<>+448(SB), Y14, Y10
+	VMULPS       constants<>+512(SB), Y13, Y13
+	VMULPS       constants<>+512(SB), Y14, Y14
+	VSUBPS       Y13, Y9, Y9
+	VSUBPS       Y14, Y10, Y10
+	VMULPS       constants<>+576(SB), Y9, Y13
+	VMULPS       constants<>+576(SB), Y10, Y14
+	VADDPS       constants<>+640(SB), Y13, Y13
+	VADDPS       constants<>+640(SB), Y14, Y14
+	VMULPS       Y9, Y13, Y13
+	VMULPS       Y10, Y14, Y14
+	VADDPS       constants<>+704(SB), Y13, Y13
+	VADDPS       constants<>+704(SB), Y14, Y14
+	VMULPS       Y9, Y13, Y13
+	VMULPS       Y10, Y14, Y14
+	VADDPS       constants<>+768(SB), Y13, Y13
+	VADDPS       constants<>+768(SB), Y14, Y14
+	VMULPS       Y9, Y13, Y13
+	VMULPS       Y10, Y14, Y14
+	VADDPS       constants<>+832(SB), Y13, Y13
+	VADDPS       constants<>+832(SB), Y14, Y14
+	VMULPS       Y9, Y9, Y15
+	VMULPS       Y15, Y13, Y13
+	VMULPS       Y10, Y10, Y15
+	VMULPS       Y15, Y14, Y14
+	VADDPS       Y9, Y13, Y9
+	VADDPS       Y10, Y14, Y10
+	VADDPS       constants<>+896(SB), Y9, Y9
+	VADDPS       constants<>+896(SB), Y10, Y10
+	VPSUBD       constants<>+1664(SB), Y11, Y11
+	VPSUBD       constants<>+1664(SB), Y12, Y12
+	VPSRAD       $0x01, Y11, Y13
+	VPSRAD       $0x01, Y12, Y14
+	VPSUBD       Y13, Y11, Y11
+	VPSUBD       Y14, Y12, Y12
+	VPADDD       constants<>+1728(SB), Y13, Y13
+	VPADDD       constants<>+1728(SB), Y14, Y14
+	VPSLLD       $0x17, Y13, Y13
+	VPSLLD       $0x17, Y14, Y14
+	VMULPS       Y13, Y9, Y9
+	VMULPS       Y14, Y10, Y10
+	VPADDD       constants<>+1728(SB), Y11, Y11
+	VPADDD       constants<>+1728(SB), Y12, Y12
+	VPSLLD       $0x17, Y11, Y11
+	VPSLLD       $0x17, Y12, Y12
+	VMULPS       Y11, Y9, Y9
+	VMULPS       Y12, Y10, Y10
+	VADDPS       Y4, Y9, Y11
+	VADDPS       Y4, Y10, Y12
+	VDIVPS       Y11, Y4, Y11
+	VDIVPS       Y12, Y4, Y12
+	VMULPS       constants<>+1088(SB), Y7, Y7
+	VMULPS       constants<>+1088(SB), Y8, Y8
+	VADDPS       constants<>+256(SB), Y7, Y7
+	VADDPS       constants<>+256(SB), Y8, Y8
+	VMULPS       Y11, Y9, Y9
+	VMULPS       Y12, Y10, Y10
+	VMULPS       Y9, Y5, Y5
+	VMULPS       Y10, Y6, Y6
+	VMULPS       Y7, Y5, Y5
+	VMULPS       Y8, Y6, Y6
+	VADDPS       Y4, Y5, Y5
+	VADDPS       Y4, Y6, Y6
+	VMOVUPS      (DX)(SI*1), Y7
+	VMOVUPS      32(DX)(SI*1), Y8
+	VMULPS       Y5, Y11, Y5
+	VMULPS       Y6, Y12, Y6
+	VMULPS       Y5, Y7, Y5
+	VMULPS       Y6, Y8, Y6
+	VMOVUPS      Y5, (AX)(SI*1)
+	VMOVUPS      Y6, 32(AX)(SI*1)
+	ADDQ         $0x00000040, SI
+	SUBQ         $0x10, BX
+	JGE          vectors1x1
 
 tail1:
-	ADDQ       $0x10, BX
-	JZ         done1
-	LEAQ       masks<>+64(SB), DI
-	SHLQ       $0x02, BX
-	SUBQ       BX, DI
-	VMOVUPS    (DI), Y5
-	VMOVUPS    32(DI), Y6
-	VMASKMOVPS (CX)(SI*1), Y5, Y7
-	VMASKMOVPS 32(CX)(SI*1), Y6, Y8
-	VMINPS     Y7, Y3, Y7
-	VMINPS     Y8, Y3, Y3
-	VMAXPS     Y7, Y2, Y7
-	VMAXPS     Y3, Y2, Y2
-	VMULPS     Y7, Y7, Y3
-	VMULPS     Y2, Y2, Y8
-	VMULPS     constants<>+192(SB), Y3, Y9
-	VMULPS     constants<>+192(SB), Y8, Y10
-	VADDPS     constants<>+256(SB), Y9, Y9
-	VADDPS     constants<>+256(SB), Y10, Y10
-	VMULPS     Y9, Y7, Y9
-	VMULPS     Y10, Y2, Y10
-	VPXOR      constants<>+320(SB), Y9, Y9
-	VPXOR      constants<>+320(SB), Y10, Y10
-	VMINPS     Y9, Y1, Y9
-	VMINPS     Y10, Y1, Y1
-	VMAXPS     Y9, Y0, Y9
-	VMAXPS     Y1, Y0, Y0
-	VMULPS     constants<>+384(SB), Y9, Y1
-	VMULPS     constants<>+384(SB), Y0, Y10
-	VADDPS     constants<>+1600(SB), Y1, Y1
-	VADDPS     constants<>+1600(SB), Y10, Y10
-	VSUBPS     constants<>+1600(SB), Y1, Y11
-	VSUBPS     constants<>+1600(SB), Y10, Y12
-	VMULPS     constants<>+448(SB), Y11, Y13
-	VMULPS     constants<>+448(SB), Y12, Y14
-	VSUBPS     Y13, Y9, Y9
-	VSUBPS     Y14, Y0, Y0
-	VMULPS     constants<>+512(SB), Y11, Y11
-	VMULPS     constants<>+512(SB), Y12, Y12
-	VSUBPS     Y11, Y9, Y9
-	VSUBPS     Y12, Y0, Y0
-	VMULPS     constants<>+576(SB), Y9, Y11
-	VMULPS     constants<>+576(SB), Y0, Y12
-	VADDPS     constants<>+640(SB), Y11, Y11
-	VADDPS     constants<>+640(SB), Y12, Y12
-	VMULPS     Y9, Y11, Y11
-	VMULPS     Y0, Y12, Y12
-	VADDPS     constants<>+704(SB), Y11, Y11
-	VADDPS     constants<>+704(SB), Y12, Y12
-	VMULPS     Y9, Y11, Y11
-	VMULPS     Y0, Y12, Y12
-	VADDPS     constants<>+768(SB), Y11, Y11
-	VADDPS     constants<>+768(SB), Y12, Y12
-	VMULPS     Y9, Y11, Y11
-	VMULPS     Y0, Y12, Y12
-	VADDPS     constants<>+832(SB), Y11, Y11
-	VADDPS     constants<>+832(SB), Y12, Y12
-	VMULPS     Y9, Y9, Y13
-	VMULPS     Y0, Y0, Y14
-	VMULPS     Y13, Y11, Y11
-	VMULPS     Y14, Y12, Y12
-	VADDPS     Y9, Y11, Y9
-	VADDPS     Y0, Y12, Y0
-	VADDPS     constants<>+896(SB), Y9, Y9
-	VADDPS     constants<>+896(SB), Y0, Y0
-	VPSUBD     constants<>+1600(SB), Y1, Y1
-	VPSUBD     constants<>+1600(SB), Y10, Y10
-	VPSRAD     $0x01, Y1, Y11
-	VPSRAD     $0x01, Y10, Y12
-	VPSUBD     Y11, Y1, Y1
-	VPSUBD     Y12, Y10, Y10
-	VPADDD     constants<>+1664(SB), Y11, Y11
-	VPADDD     constants<>+1664(SB), Y12, Y12
-	VPSLLD     $0x17, Y11, Y11
-	VPSLLD     $0x17, Y12, Y12
-	VMULPS     Y11, Y9, Y9
-	VMULPS     Y12, Y0, Y0
-	VPADDD     constants<>+1664(SB), Y1, Y1
-	VPADDD     constants<>+1664(SB), Y10, Y10
-	VPSLLD     $0x17, Y1, Y1
-	VPSLLD     $0x17, Y10, Y10
-	VMULPS     Y1, Y9, Y1
-	VMULPS     Y10, Y0, Y0
-	VADDPS     Y4, Y1, Y9
-	VADDPS     Y4, Y0, Y10
-	VDIVPS     Y9, Y4, Y9
-	VDIVPS     Y10, Y4, Y10
-	VMULPS     constants<>+1088(SB), Y3, Y3
-	VMULPS     constants<>+1088(SB), Y8, Y8
-	VADDPS     constants<>+256(SB), Y3, Y3
-	VADDPS     constants<>+256(SB), Y8, Y8
-	VMULPS     Y9, Y1, Y1
-	VMULPS     Y10, Y0, Y0
-	VMULPS     Y1, Y7, Y1
-	VMULPS     Y0, Y2, Y0
-	VMULPS     Y3, Y1, Y1
-	VMULPS     Y8, Y0, Y0
-	VADDPS     Y4, Y1, Y1
-	VADDPS     Y4, Y0, Y0
-	VMASKMOVPS (DX)(SI*1), Y5, Y2
-	VMASKMOVPS 32(DX)(SI*1), Y6, Y3
-	VMULPS     Y1, Y9, Y1
-	VMULPS     Y0, Y10, Y0
-	VMULPS     Y1, Y2, Y1
-	VMULPS     Y0, Y3, Y0
-	VMASKMOVPS Y1, Y5, (AX)(SI*1)
-	VMASKMOVPS Y0, Y6, 32(AX)(SI*1)
+	ADDQ         $0x10, BX
+	JZ           done1
+	LEAQ         masks<>+64(SB), DI
+	SHLQ         $0x02, BX
+	SUBQ         BX, DI
+	VMOVUPS      (DI), Y5
+	VMOVUPS      32(DI), Y6
+	VMASKMOVPS   (CX)(SI*1), Y5, Y7
+	VMASKMOVPS   32(CX)(SI*1), Y6, Y8
+	VMINPS       Y7, Y3, Y7
+	VMINPS       Y8, Y3, Y3
+	VMAXPS       Y7, Y2, Y7
+	VMAXPS       Y3, Y2, Y2
+	VMULPS       Y7, Y7, Y3
+	VMULPS       Y2, Y2, Y8
+	VMULPS       constants<>+192(SB), Y3, Y9
+	VMULPS       constants<>+192(SB), Y8, Y10
+	VADDPS       constants<>+256(SB), Y9, Y9
+	VADDPS       constants<>+256(SB), Y10, Y10
+	VMULPS       Y9, Y7, Y9
+	VMULPS       Y10, Y2, Y10
+	VPXOR        constants<>+320(SB), Y9, Y9
+	VPXOR        constants<>+320(SB), Y10, Y10
+	VMINPS       Y9, Y1, Y9
+	VMINPS       Y10, Y1, Y1
+	VMAXPS       Y9, Y0, Y9
+	VMAXPS       Y1, Y0, Y0
+	VMULPS       constants<>+384(SB), Y9, Y1
+	VMULPS       constants<>+384(SB), Y0, Y10
+	VADDPS       constants<>+1664(SB), Y1, Y1
+	VADDPS       constants<>+1664(SB), Y10, Y10
+	VSUBPS       constants<>+1664(SB), Y1, Y11
+	VSUBPS       constants<>+1664(SB), Y10, Y12
+	VFNMADD231PS constants<>+448(SB), Y11, Y9
+	VFNMADD231PS constants<>+448(SB), Y12, Y0
+	VMULPS       constants<>+512(SB), Y11, Y11
+	VMULPS       constants<>+512(SB), Y12, Y12
+	VSUBPS       Y11, Y9, Y9
+	VSUBPS       Y12, Y0, Y0
+	VMULPS       constants<>+576(SB), Y9, Y11
+	VMULPS       constants<>+576(SB), Y0, Y12
+	VADDPS       constants<>+640(SB), Y11, Y11
+	VADDPS       constants<>+640(SB), Y12, Y12
+	VMULPS       Y9, Y11, Y11
+	VMULPS       Y0, Y12, Y12
+	VADDPS       constants<>+704(SB), Y11, Y11
+	VADDPS       constants<>+704(SB), Y12, Y12
+	VMULPS       Y9, Y11, Y11
+	VMULPS       Y0, Y12, Y12
+	VADDPS       constants<>+768(SB), Y11, Y11
+	VADDPS       constants<>+768(SB), Y12, Y12
+	VMULPS       Y9, Y11, Y11
+	VMULPS       Y0, Y12, Y12
+	VADDPS       constants<>+832(SB), Y11, Y11
+	VADDPS       constants<>+832(SB), Y12, Y12
+	VMULPS       Y9, Y9, Y13
+	VMULPS       Y13, Y11, Y11
+	VMULPS       Y0, Y0, Y13
+	VMULPS       Y13, Y12, Y12
+	VADDPS       Y9, Y11, Y9
+	VADDPS       Y0, Y12, Y0
+	VADDPS       constants<>+896(SB), Y9, Y9
+	VADDPS       constants<>+896(SB), Y0, Y0
+	VPSUBD       constants<>+1664(SB), Y1, Y1
+	VPSUBD       constants<>+1664(SB), Y10, Y10
+	VPSRAD       $0x01, Y1, Y11
+	VPSRAD       $0x01, Y10, Y12
+	VPSUBD       Y11, Y1, Y1
+	VPSUBD       Y12, Y10, Y10
+	VPADDD       constants<>+1728(SB), Y11, Y11
+	VPADDD       constants<>+1728(SB), Y12, Y12
+	VPSLLD       $0x17, Y11, Y11
+	VPSLLD       $0x17, Y12, Y12
+	VMULPS       Y11, Y9, Y9
+	VMULPS       Y12, Y0, Y0
+	VPADDD       constants<>+1728(SB), Y1, Y1
+	VPADDD       constants<>+1728(SB), Y10, Y10
+	VPSLLD       $0x17, Y1, Y1
+	VPSLLD       $0x17, Y10, Y10
+	VMULPS       Y1, Y9, Y1
+	VMULPS       Y10, Y0, Y0
+	VADDPS       Y4, Y1, Y9
+	VADDPS       Y4, Y0, Y10
+	VDIVPS       Y9, Y4, Y9
+	VDIVPS       Y10, Y4, Y10
+	VMULPS       constants<>+1088(SB), Y3, Y3
+	VMULPS       constants<>+1088(SB), Y8, Y8
+	VADDPS       constants<>+256(SB), Y3, Y3
+	VADDPS       constants<>+256(SB), Y8, Y8
+	VMULPS       Y9, Y1, Y1
+	VMULPS       Y10, Y0, Y0
+	VMULPS       Y1, Y7, Y1
+	VMULPS       Y0, Y2, Y0
+	VMULPS       Y3, Y1, Y1
+	VMULPS       Y8, Y0, Y0
+	VADDPS       Y4, Y1, Y1
+	VADDPS       Y4, Y0, Y0
+	VMASKMOVPS   (DX)(SI*1), Y5, Y2
+	VMASKMOVPS   32(DX)(SI*1), Y6, Y3
+	VMULPS       Y1, Y9, Y1
+	VMULPS       Y0, Y10, Y0
+	VMULPS       Y1, Y2, Y1
+	VMULPS       Y0, Y3, Y0
+	VMASKMOVPS   Y1, Y5, (AX)(SI*1)
+	VMASKMOVPS   Y0, Y6, 32(AX)(SI*1)
 
 done1:
 	VZEROUPPER
 	RET
 
 // func softmax256(e *float32, ld int, rows int, n int, grow int, scale float32, stats *float32)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, CMOV, FMA3
 TEXT ·softmax256(SB), NOSPLIT, $0-56
 	MOVQ         e+0(FP), AX
 	MOVQ         ld+8(FP), CX
@@ -5233,74 +5000,35 @@ TEXT ·softmax256(SB), NOSPLIT, $0-56
 	MOVQ         stats+48(FP), DI
 	VBROADCASTSS scale+40(FP), Y0
 	VMOVUPS      constants<>+1152(SB), Y1
-	VMOVUPS      constants<>+0(SB), Y2
-	VMOVUPS      constants<>+64(SB), Y3
-	VMOVUPS      constants<>+128(SB), Y4
+	VMOVUPS      constants<>+64(SB), Y2
+	VMOVUPS      constants<>+128(SB), Y3
 	SHLQ         $0x02, CX
-	SUBQ         $0x02, DX
-	JLT          single1
 
-group1:
-	LEAQ    (AX)(CX*1), R10
-	LEAQ    (BX)(SI*1), R11
+block1:
+	MOVQ    $+4, R10
+	CMPQ    DX, R10
+	CMOVQLT DX, R10
+	SUBQ    R10, DX
+	MOVQ    AX, R11
+	MOVQ    BX, R12
+	MOVQ    DI, R13
+	MOVQ    R10, R14
+
+rows2:
+	VMOVUPS Y1, Y3
 	VMOVUPS Y1, Y4
-	VMOVUPS Y1, Y5
 	XORQ    R8, R8
-	MOVQ    BX, R9
+	MOVQ    R12, R9
 	SUBQ    $0x10, R9
-	JLT     tail2
-
-vectors1x2:
-	VMOVUPS (AX)(R8*1), Y6
-	VMOVUPS 32(AX)(R8*1), Y7
-	VMULPS  Y0, Y6, Y6
-	VMULPS  Y0, Y7, Y7
-	VMAXPS  Y4, Y6, Y4
-	VMAXPS  Y5, Y7, Y5
-	ADDQ    $0x00000040, R8
-	SUBQ    $0x10, R9
-	JGE     vectors1x2
-
-tail2:
-	ADDQ       $0x10, R9
-	JZ         done2
-	LEAQ       masks<>+64(SB), R12
-	SHLQ       $0x02, R9
-	SUBQ       R9, R12
-	VMOVUPS    (R12), Y6
-	VMOVUPS    32(R12), Y7
-	VMASKMOVPS (AX)(R8*1), Y6, Y8
-	VMASKMOVPS 32(AX)(R8*1), Y7, Y9
-	VMULPS     Y0, Y8, Y8
-	VMULPS     Y0, Y9, Y9
-	VBLENDVPS  Y6, Y8, Y1, Y6
-	VBLENDVPS  Y7, Y9, Y1, Y7
-	VMAXPS     Y4, Y6, Y4
-	VMAXPS     Y5, Y7, Y5
-
-done2:
-	VMAXPS       Y4, Y5, Y4
-	VEXTRACTF128 $0x01, Y4, X5
-	VMAXPS       X4, X5, X5
-	VPERMILPS    $0x0e, X5, X4
-	VMAXPS       X5, X4, X5
-	VPERMILPS    $0x01, X5, X4
-	VMAXPS       X5, X4, X5
-	VMOVSS       X5, (DI)
-	VMOVUPS      Y1, Y4
-	VMOVUPS      Y1, Y5
-	XORQ         R8, R8
-	MOVQ         R11, R9
-	SUBQ         $0x10, R9
-	JLT          tail3
+	JLT     tail3
 
 vectors1x3:
-	VMOVUPS (R10)(R8*1), Y6
-	VMOVUPS 32(R10)(R8*1), Y7
+	VMOVUPS (R11)(R8*1), Y5
+	VMOVUPS 32(R11)(R8*1), Y6
+	VMULPS  Y0, Y5, Y5
 	VMULPS  Y0, Y6, Y6
-	VMULPS  Y0, Y7, Y7
+	VMAXPS  Y3, Y5, Y3
 	VMAXPS  Y4, Y6, Y4
-	VMAXPS  Y5, Y7, Y5
 	ADDQ    $0x00000040, R8
 	SUBQ    $0x10, R9
 	JGE     vectors1x3
@@ -5308,605 +5036,213 @@ vectors1x3:
 tail3:
 	ADDQ       $0x10, R9
 	JZ         done3
-	LEAQ       masks<>+64(SB), R12
+	LEAQ       masks<>+64(SB), R15
 	SHLQ       $0x02, R9
-	SUBQ       R9, R12
-	VMOVUPS    (R12), Y6
-	VMOVUPS    32(R12), Y7
-	VMASKMOVPS (R10)(R8*1), Y6, Y8
-	VMASKMOVPS 32(R10)(R8*1), Y7, Y9
+	SUBQ       R9, R15
+	VMOVUPS    (R15), Y5
+	VMOVUPS    32(R15), Y6
+	VMASKMOVPS (R11)(R8*1), Y5, Y7
+	VMASKMOVPS 32(R11)(R8*1), Y6, Y8
+	VMULPS     Y0, Y7, Y7
 	VMULPS     Y0, Y8, Y8
-	VMULPS     Y0, Y9, Y9
+	VBLENDVPS  Y5, Y7, Y1, Y5
 	VBLENDVPS  Y6, Y8, Y1, Y6
-	VBLENDVPS  Y7, Y9, Y1, Y7
+	VMAXPS     Y3, Y5, Y3
 	VMAXPS     Y4, Y6, Y4
-	VMAXPS     Y5, Y7, Y5
 
 done3:
-	VMAXPS       Y4, Y5, Y4
-	VEXTRACTF128 $0x01, Y4, X5
-	VMAXPS       X4, X5, X5
-	VPERMILPS    $0x0e, X5, X4
-	VMAXPS       X5, X4, X5
-	VPERMILPS    $0x01, X5, X4
-	VMAXPS       X5, X4, X5
-	VMOVSS       X5, 8(DI)
-	VBROADCASTSS (DI), Y4
+	VMAXPS       Y3, Y4, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VMAXPS       X3, X4, X4
+	VPERMILPS    $0x0e, X4, X3
+	VMAXPS       X4, X3, X4
+	VPERMILPS    $0x01, X4, X3
+	VMAXPS       X4, X3, X4
+	VMOVSS       X4, (R13)
+	ADDQ         $0x08, R13
+	ADDQ         CX, R11
+	ADDQ         SI, R12
+	DECQ         R14
+	JNZ          rows2
+
+rows4:
+	VBROADCASTSS (DI), Y3
+	VMOVUPS      constants<>+0(SB), Y4
 	VMOVUPS      constants<>+0(SB), Y5
-	VMOVUPS      constants<>+0(SB), Y6
 	XORQ         R8, R8
 	MOVQ         BX, R9
-	SUBQ         $0x10, R9
-	JLT          tail4
-
-vectors1x4:
-	VMOVUPS (AX)(R8*1), Y7
-	VMOVUPS 32(AX)(R8*1), Y8
-	VMULPS  Y0, Y7, Y7
-	VMULPS  Y0, Y8, Y8
-	VSUBPS  Y4, Y7, Y7
-	VSUBPS  Y4, Y8, Y8
-	VMAXPS  Y7, Y3, Y7
-	VMAXPS  Y8, Y3, Y8
-	VMULPS  constants<>+384(SB), Y7, Y9
-	VMULPS  constants<>+384(SB), Y8, Y10
-	VADDPS  constants<>+1600(SB), Y9, Y9
-	VADDPS  constants<>+1600(SB), Y10, Y10
-	VSUBPS  constants<>+1600(SB), Y9, Y11
-	VSUBPS  constants<>+1600(SB), Y10, Y12
-	VMULPS  constants<>+448(SB), Y11, Y13
-	VMULPS  constants<>+448(SB), Y12, Y14
-	VSUBPS  Y13, Y7, Y7
-	VSUBPS  Y14, Y8, Y8
-	VMULPS  constants<>+512(SB), Y11, Y11
-	VMULPS  constants<>+512(SB), Y12, Y12
-	VSUBPS  Y11, Y7, Y7
-	VSUBPS  Y12, Y8, Y8
-	VMULPS  constants<>+576(SB), Y7, Y11
-	VMULPS  constants<>+576(SB), Y8, Y12
-	VADDPS  constants<>+640(SB), Y11, Y11
-	VADDPS  constants<>+640(SB), Y12, Y12
-	VMULPS  Y7, Y11, Y11
-	VMULPS  Y8, Y12, Y12
-	VADDPS  constants<>+704(SB), Y11, Y11
-	VADDPS  constants<>+704(SB), Y12, Y12
-	VMULPS  Y7, Y11, Y11
-	VMULPS  Y8, Y12, Y12
-	VADDPS  constants<>+768(SB), Y11, Y11
-	VADDPS  constants<>+768(SB), Y12, Y12
-	VMULPS  Y7, Y11, Y11
-	VMULPS  Y8, Y12, Y12
-	VADDPS  constants<>+832(SB), Y11, Y11
-	VADDPS  constants<>+832(SB), Y12, Y12
-	VMULPS  Y7, Y7, Y13
-	VMULPS  Y8, Y8, Y14
-	VMULPS  Y13, Y11, Y11
-	VMULPS  Y14, Y12, Y12
-	VADDPS  Y7, Y11, Y7
-	VADDPS  Y8, Y12, Y8
-	VADDPS  constants<>+896(SB), Y7, Y7
-	VADDPS  constants<>+896(SB), Y8, Y8
-	VPSUBD  constants<>+1600(SB), Y9, Y9
-	VPSUBD  constants<>+1600(SB), Y10, Y10
-	VPSRAD  $0x01, Y9, Y11
-	VPSRAD  $0x01, Y10, Y12
-	VPSUBD  Y11, Y9, Y9
-	VPSUBD  Y12, Y10, Y10
-	VPADDD  constants<>+1664(SB), Y11, Y11
-	VPADDD  constants<>+1664(SB), Y12, Y12
-	VPSLLD  $0x17, Y11, Y11
-	VPSLLD  $0x17, Y12, Y12
-	VMULPS  Y11, Y7, Y7
-	VMULPS  Y12, Y8, Y8
-	VPADDD  constants<>+1664(SB), Y9, Y9
-	VPADDD  constants<>+1664(SB), Y10, Y10
-	VPSLLD  $0x17, Y9, Y9
-	VPSLLD  $0x17, Y10, Y10
-	VMULPS  Y9, Y7, Y7
-	VMULPS  Y10, Y8, Y8
-	VMOVUPS Y7, (AX)(R8*1)
-	VMOVUPS Y8, 32(AX)(R8*1)
-	VADDPS  Y7, Y5, Y5
-	VADDPS  Y8, Y6, Y6
-	ADDQ    $0x00000040, R8
-	SUBQ    $0x10, R9
-	JGE     vectors1x4
-
-tail4:
-	ADDQ       $0x10, R9
-	JZ         done4
-	LEAQ       masks<>+64(SB), R12
-	SHLQ       $0x02, R9
-	SUBQ       R9, R12
-	VMOVUPS    (R12), Y7
-	VMOVUPS    32(R12), Y8
-	VMASKMOVPS (AX)(R8*1), Y7, Y9
-	VMASKMOVPS 32(AX)(R8*1), Y8, Y10
-	VMULPS     Y0, Y9, Y9
-	VMULPS     Y0, Y10, Y10
-	VSUBPS     Y4, Y9, Y9
-	VSUBPS     Y4, Y10, Y4
-	VMAXPS     Y9, Y3, Y9
-	VMAXPS     Y4, Y3, Y4
-	VMULPS     constants<>+384(SB), Y9, Y10
-	VMULPS     constants<>+384(SB), Y4, Y11
-	VADDPS     constants<>+1600(SB), Y10, Y10
-	VADDPS     constants<>+1600(SB), Y11, Y11
-	VSUBPS     constants<>+1600(SB), Y10, Y12
-	VSUBPS     constants<>+1600(SB), Y11, Y13
-	VMULPS     constants<>+448(SB), Y12, Y14
-	VMULPS     constants<>+448(SB), Y13, Y15
-	VSUBPS     Y14, Y9, Y9
-	VSUBPS     Y15, Y4, Y4
-	VMULPS     constants<>+512(SB), Y12, Y12
-	VMULPS     constants<>+512(SB), Y13, Y13
-	VSUBPS     Y12, Y9, Y9
-	VSUBPS     Y13, Y4, Y4
-	VMULPS     constants<>+576(SB), Y9, Y12
-	VMULPS     constants<>+576(SB), Y4, Y13
-	VADDPS     constants<>+640(SB), Y12, Y12
-	VADDPS     constants<>+640(SB), Y13, Y13
-	VMULPS     Y9, Y12, Y12
-	VMULPS     Y4, Y13, Y13
-	VADDPS     constants<>+704(SB), Y12, Y12
-	VADDPS     constants<>+704(SB), Y13, Y13
-	VMULPS     Y9, Y12, Y12
-	VMULPS     Y4, Y13, Y13
-	VADDPS     constants<>+768(SB), Y12, Y12
-	VADDPS     constants<>+768(SB), Y13, Y13
-	VMULPS     Y9, Y12, Y12
-	VMULPS     Y4, Y13, Y13
-	VADDPS     constants<>+832(SB), Y12, Y12
-	VADDPS     constants<>+832(SB), Y13, Y13
-	VMULPS     Y9, Y9, Y14
-	VMULPS     Y4, Y4, Y15
-	VMULPS     Y14, Y12, Y12
-	VMULPS     Y15, Y13, Y13
-	VADDPS     Y9, Y12, Y9
-	VADDPS     Y4, Y13, Y4
-	VADDPS     constants<>+896(SB), Y9, Y9
-	VADDPS     constants<>+896(SB), Y4, Y4
-	VPSUBD     constants<>+1600(SB), Y10, Y10
-	VPSUBD     constants<>+1600(SB), Y11, Y11
-	VPSRAD     $0x01, Y10, Y12
-	VPSRAD     $0x01, Y11, Y13
-	VPSUBD     Y12, Y10, Y10
-	VPSUBD     Y13, Y11, Y11
-	VPADDD     constants<>+1664(SB), Y12, Y12
-	VPADDD     constants<>+1664(SB), Y13, Y13
-	VPSLLD     $0x17, Y12, Y12
-	VPSLLD     $0x17, Y13, Y13
-	VMULPS     Y12, Y9, Y9
-	VMULPS     Y13, Y4, Y4
-	VPADDD     constants<>+1664(SB), Y10, Y10
-	VPADDD     constants<>+1664(SB), Y11, Y11
-	VPSLLD     $0x17, Y10, Y10
-	VPSLLD     $0x17, Y11, Y11
-	VMULPS     Y10, Y9, Y9
-	VMULPS     Y11, Y4, Y4
-	VMASKMOVPS Y9, Y7, (AX)(R8*1)
-	VMASKMOVPS Y4, Y8, 32(AX)(R8*1)
-	VBLENDVPS  Y7, Y9, Y2, Y7
-	VBLENDVPS  Y8, Y4, Y2, Y4
-	VADDPS     Y7, Y5, Y5
-	VADDPS     Y4, Y6, Y6
-
-done4:
-	VADDPS       Y6, Y5, Y4
-	VEXTRACTF128 $0x01, Y4, X5
-	VADDPS       X5, X4, X5
-	VPERMILPS    $0x0e, X5, X4
-	VADDPS       X4, X5, X5
-	VPERMILPS    $0x01, X5, X4
-	VADDPS       X4, X5, X5
-	VMOVSS       X5, 4(DI)
-	VBROADCASTSS 8(DI), Y4
-	VMOVUPS      constants<>+0(SB), Y5
-	VMOVUPS      constants<>+0(SB), Y6
-	XORQ         R8, R8
-	MOVQ         R11, R9
 	SUBQ         $0x10, R9
 	JLT          tail5
 
 vectors1x5:
-	VMOVUPS (R10)(R8*1), Y7
-	VMOVUPS 32(R10)(R8*1), Y8
-	VMULPS  Y0, Y7, Y7
-	VMULPS  Y0, Y8, Y8
-	VSUBPS  Y4, Y7, Y7
-	VSUBPS  Y4, Y8, Y8
-	VMAXPS  Y7, Y3, Y7
-	VMAXPS  Y8, Y3, Y8
-	VMULPS  constants<>+384(SB), Y7, Y9
-	VMULPS  constants<>+384(SB), Y8, Y10
-	VADDPS  constants<>+1600(SB), Y9, Y9
-	VADDPS  constants<>+1600(SB), Y10, Y10
-	VSUBPS  constants<>+1600(SB), Y9, Y11
-	VSUBPS  constants<>+1600(SB), Y10, Y12
-	VMULPS  constants<>+448(SB), Y11, Y13
-	VMULPS  constants<>+448(SB), Y12, Y14
-	VSUBPS  Y13, Y7, Y7
-	VSUBPS  Y14, Y8, Y8
-	VMULPS  constants<>+512(SB), Y11, Y11
-	VMULPS  constants<>+512(SB), Y12, Y12
-	VSUBPS  Y11, Y7, Y7
-	VSUBPS  Y12, Y8, Y8
-	VMULPS  constants<>+576(SB), Y7, Y11
-	VMULPS  constants<>+576(SB), Y8, Y12
-	VADDPS  constants<>+640(SB), Y11, Y11
-	VADDPS  constants<>+640(SB), Y12, Y12
-	VMULPS  Y7, Y11, Y11
-	VMULPS  Y8, Y12, Y12
-	VADDPS  constants<>+704(SB), Y11, Y11
-	VADDPS  constants<>+704(SB), Y12, Y12
-	VMULPS  Y7, Y11, Y11
-	VMULPS  Y8, Y12, Y12
-	VADDPS  constants<>+768(SB), Y11, Y11
-	VADDPS  constants<>+768(SB), Y12, Y12
-	VMULPS  Y7, Y11, Y11
-	VMULPS  Y8, Y12, Y12
-	VADDPS  constants<>+832(SB), Y11, Y11
-	VADDPS  constants<>+832(SB), Y12, Y12
-	VMULPS  Y7, Y7, Y13
-	VMULPS  Y8, Y8, Y14
-	VMULPS  Y13, Y11, Y11
-	VMULPS  Y14, Y12, Y12
-	VADDPS  Y7, Y11, Y7
-	VADDPS  Y8, Y12, Y8
-	VADDPS  constants<>+896(SB), Y7, Y7
-	VADDPS  constants<>+896(SB), Y8, Y8
-	VPSUBD  constants<>+1600(SB), Y9, Y9
-	VPSUBD  constants<>+1600(SB), Y10, Y10
-	VPSRAD  $0x01, Y9, Y11
-	VPSRAD  $0x01, Y10, Y12
-	VPSUBD  Y11, Y9, Y9
-	VPSUBD  Y12, Y10, Y10
-	VPADDD  constants<>+1664(SB), Y11, Y11
-	VPADDD  constants<>+1664(SB), Y12, Y12
-	VPSLLD  $0x17, Y11, Y11
-	VPSLLD  $0x17, Y12, Y12
-	VMULPS  Y11, Y7, Y7
-	VMULPS  Y12, Y8, Y8
-	VPADDD  constants<>+1664(SB), Y9, Y9
-	VPADDD  constants<>+1664(SB), Y10, Y10
-	VPSLLD  $0x17, Y9, Y9
-	VPSLLD  $0x17, Y10, Y10
-	VMULPS  Y9, Y7, Y7
-	VMULPS  Y10, Y8, Y8
-	VMOVUPS Y7, (R10)(R8*1)
-	VMOVUPS Y8, 32(R10)(R8*1)
-	VADDPS  Y7, Y5, Y5
-	VADDPS  Y8, Y6, Y6
-	ADDQ    $0x00000040, R8
-	SUBQ    $0x10, R9
-	JGE     vectors1x5
+	VMOVUPS      (AX)(R8*1), Y6
+	VMOVUPS      32(AX)(R8*1), Y7
+	VMULPS       Y0, Y6, Y6
+	VMULPS       Y0, Y7, Y7
+	VSUBPS       Y3, Y6, Y6
+	VSUBPS       Y3, Y7, Y7
+	VMAXPS       Y6, Y2, Y6
+	VMAXPS       Y7, Y2, Y7
+	VMULPS       constants<>+384(SB), Y6, Y8
+	VMULPS       constants<>+384(SB), Y7, Y9
+	VADDPS       constants<>+1664(SB), Y8, Y8
+	VADDPS       constants<>+1664(SB), Y9, Y9
+	VSUBPS       constants<>+1664(SB), Y8, Y10
+	VSUBPS       constants<>+1664(SB), Y9, Y11
+	VFNMADD231PS constants<>+448(SB), Y10, Y6
+	VFNMADD231PS constants<>+448(SB), Y11, Y7
+	VMULPS       constants<>+512(SB), Y10, Y10
+	VMULPS       constants<>+512(SB), Y11, Y11
+	VSUBPS       Y10, Y6, Y6
+	VSUBPS       Y11, Y7, Y7
+	VMULPS       constants<>+576(SB), Y6, Y10
+	VMULPS       constants<>+576(SB), Y7, Y11
+	VADDPS       constants<>+640(SB), Y10, Y10
+	VADDPS       constants<>+640(SB), Y11, Y11
+	VMULPS       Y6, Y10, Y10
+	VMULPS       Y7, Y11, Y11
+	VADDPS       constants<>+704(SB), Y10, Y10
+	VADDPS       constants<>+704(SB), Y11, Y11
+	VMULPS       Y6, Y10, Y10
+	VMULPS       Y7, Y11, Y11
+	VADDPS       constants<>+768(SB), Y10, Y10
+	VADDPS       constants<>+768(SB), Y11, Y11
+	VMULPS       Y6, Y10, Y10
+	VMULPS       Y7, Y11, Y11
+	VADDPS       constants<>+832(SB), Y10, Y10
+	VADDPS       constants<>+832(SB), Y11, Y11
+	VMULPS       Y6, Y6, Y12
+	VMULPS       Y12, Y10, Y10
+	VMULPS       Y7, Y7, Y12
+	VMULPS       Y12, Y11, Y11
+	VADDPS       Y6, Y10, Y6
+	VADDPS       Y7, Y11, Y7
+	VADDPS       constants<>+896(SB), Y6, Y6
+	VADDPS       constants<>+896(SB), Y7, Y7
+	VPSUBD       constants<>+1664(SB), Y8, Y8
+	VPSUBD       constants<>+1664(SB), Y9, Y9
+	VPSRAD       $0x01, Y8, Y10
+	VPSRAD       $0x01, Y9, Y11
+	VPSUBD       Y10, Y8, Y8
+	VPSUBD       Y11, Y9, Y9
+	VPADDD       constants<>+1728(SB), Y10, Y10
+	VPADDD       constants<>+1728(SB), Y11, Y11
+	VPSLLD       $0x17, Y10, Y10
+	VPSLLD       $0x17, Y11, Y11
+	VMULPS       Y10, Y6, Y6
+	VMULPS       Y11, Y7, Y7
+	VPADDD       constants<>+1728(SB), Y8, Y8
+	VPADDD       constants<>+1728(SB), Y9, Y9
+	VPSLLD       $0x17, Y8, Y8
+	VPSLLD       $0x17, Y9, Y9
+	VMULPS       Y8, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VMOVUPS      Y6, (AX)(R8*1)
+	VMOVUPS      Y7, 32(AX)(R8*1)
+	VADDPS       Y6, Y4, Y4
+	VADDPS       Y7, Y5, Y5
+	ADDQ         $0x00000040, R8
+	SUBQ         $0x10, R9
+	JGE          vectors1x5
 
 tail5:
-	ADDQ       $0x10, R9
-	JZ         done5
-	LEAQ       masks<>+64(SB), R11
-	SHLQ       $0x02, R9
-	SUBQ       R9, R11
-	VMOVUPS    (R11), Y7
-	VMOVUPS    32(R11), Y8
-	VMASKMOVPS (R10)(R8*1), Y7, Y9
-	VMASKMOVPS 32(R10)(R8*1), Y8, Y10
-	VMULPS     Y0, Y9, Y9
-	VMULPS     Y0, Y10, Y10
-	VSUBPS     Y4, Y9, Y9
-	VSUBPS     Y4, Y10, Y4
-	VMAXPS     Y9, Y3, Y9
-	VMAXPS     Y4, Y3, Y4
-	VMULPS     constants<>+384(SB), Y9, Y10
-	VMULPS     constants<>+384(SB), Y4, Y11
-	VADDPS     constants<>+1600(SB), Y10, Y10
-	VADDPS     constants<>+1600(SB), Y11, Y11
-	VSUBPS     constants<>+1600(SB), Y10, Y12
-	VSUBPS     constants<>+1600(SB), Y11, Y13
-	VMULPS     constants<>+448(SB), Y12, Y14
-	VMULPS     constants<>+448(SB), Y13, Y15
-	VSUBPS     Y14, Y9, Y9
-	VSUBPS     Y15, Y4, Y4
-	VMULPS     constants<>+512(SB), Y12, Y12
-	VMULPS     constants<>+512(SB), Y13, Y13
-	VSUBPS     Y12, Y9, Y9
-	VSUBPS     Y13, Y4, Y4
-	VMULPS     constants<>+576(SB), Y9, Y12
-	VMULPS     constants<>+576(SB), Y4, Y13
-	VADDPS     constants<>+640(SB), Y12, Y12
-	VADDPS     constants<>+640(SB), Y13, Y13
-	VMULPS     Y9, Y12, Y12
-	VMULPS     Y4, Y13, Y13
-	VADDPS     constants<>+704(SB), Y12, Y12
-	VADDPS     constants<>+704(SB), Y13, Y13
-	VMULPS     Y9, Y12, Y12
-	VMULPS     Y4, Y13, Y13
-	VADDPS     constants<>+768(SB), Y12, Y12
-	VADDPS     constants<>+768(SB), Y13, Y13
-	VMULPS     Y9, Y12, Y12
-	VMULPS     Y4, Y13, Y13
-	VADDPS     constants<>+832(SB), Y12, Y12
-	VADDPS     constants<>+832(SB), Y13, Y13
-	VMULPS     Y9, Y9, Y14
-	VMULPS     Y4, Y4, Y15
-	VMULPS     Y14, Y12, Y12
-	VMULPS     Y15, Y13, Y13
-	VADDPS     Y9, Y12, Y9
-	VADDPS     Y4, Y13, Y4
-	VADDPS     constants<>+896(SB), Y9, Y9
-	VADDPS     constants<>+896(SB), Y4, Y4
-	VPSUBD     constants<>+1600(SB), Y10, Y10
-	VPSUBD     constants<>+1600(SB), Y11, Y11
-	VPSRAD     $0x01, Y10, Y12
-	VPSRAD     $0x01, Y11, Y13
-	VPSUBD     Y12, Y10, Y10
-	VPSUBD     Y13, Y11, Y11
-	VPADDD     constants<>+1664(SB), Y12, Y12
-	VPADDD     constants<>+1664(SB), Y13, Y13
-	VPSLLD     $0x17, Y12, Y12
-	VPSLLD     $0x17, Y13, Y13
-	VMULPS     Y12, Y9, Y9
-	VMULPS     Y13, Y4, Y4
-	VPADDD     constants<>+1664(SB), Y10, Y10
-	VPADDD     constants<>+1664(SB), Y11, Y11
-	VPSLLD     $0x17, Y10, Y10
-	VPSLLD     $0x17, Y11, Y11
-	VMULPS     Y10, Y9, Y9
-	VMULPS     Y11, Y4, Y4
-	VMASKMOVPS Y9, Y7, (R10)(R8*1)
-	VMASKMOVPS Y4, Y8, 32(R10)(R8*1)
-	VBLENDVPS  Y7, Y9, Y2, Y7
-	VBLENDVPS  Y8, Y4, Y2, Y4
-	VADDPS     Y7, Y5, Y5
-	VADDPS     Y4, Y6, Y6
+	ADDQ         $0x10, R9
+	JZ           done5
+	LEAQ         masks<>+64(SB), R11
+	SHLQ         $0x02, R9
+	SUBQ         R9, R11
+	VMOVUPS      (R11), Y6
+	VMOVUPS      32(R11), Y7
+	VMASKMOVPS   (AX)(R8*1), Y6, Y8
+	VMASKMOVPS   32(AX)(R8*1), Y7, Y9
+	VMULPS       Y0, Y8, Y8
+	VMULPS       Y0, Y9, Y9
+	VSUBPS       Y3, Y8, Y8
+	VSUBPS       Y3, Y9, Y3
+	VMAXPS       Y8, Y2, Y8
+	VMAXPS       Y3, Y2, Y3
+	VMULPS       constants<>+384(SB), Y8, Y9
+	VMULPS       constants<>+384(SB), Y3, Y10
+	VADDPS       constants<>+1664(SB), Y9, Y9
+	VADDPS       constants<>+1664(SB), Y10, Y10
+	VSUBPS       constants<>+1664(SB), Y9, Y11
+	VSUBPS       constants<>+1664(SB), Y10, Y12
+	VFNMADD231PS constants<>+448(SB), Y11, Y8
+	VFNMADD231PS constants<>+448(SB), Y12, Y3
+	VMULPS       constants<>+512(SB), Y11, Y11
+	VMULPS       constants<>+512(SB), Y12, Y12
+	VSUBPS       Y11, Y8, Y8
+	VSUBPS       Y12, Y3, Y3
+	VMULPS       constants<>+576(SB), Y8, Y11
+	VMULPS       constants<>+576(SB), Y3, Y12
+	VADDPS       constants<>+640(SB), Y11, Y11
+	VADDPS       constants<>+640(SB), Y12, Y12
+	VMULPS       Y8, Y11, Y11
+	VMULPS       Y3, Y12, Y12
+	VADDPS       constants<>+704(SB), Y11, Y11
+	VADDPS       constants<>+704(SB), Y12, Y12
+	VMULPS       Y8, Y11, Y11
+	VMULPS       Y3, Y12, Y12
+	VADDPS       constants<>+768(SB), Y11, Y11
+	VADDPS       constants<>+768(SB), Y12, Y12
+	VMULPS       Y8, Y11, Y11
+	VMULPS       Y3, Y12, Y12
+	VADDPS       constants<>+832(SB), Y11, Y11
+	VADDPS       constants<>+832(SB), Y12, Y12
+	VMULPS       Y8, Y8, Y13
+	VMULPS       Y13, Y11, Y11
+	VMULPS       Y3, Y3, Y13
+	VMULPS       Y13, Y12, Y12
+	VADDPS       Y8, Y11, Y8
+	VADDPS       Y3, Y12, Y3
+	VADDPS       constants<>+896(SB), Y8, Y8
+	VADDPS       constants<>+896(SB), Y3, Y3
+	VPSUBD       constants<>+1664(SB), Y9, Y9
+	VPSUBD       constants<>+1664(SB), Y10, Y10
+	VPSRAD       $0x01, Y9, Y11
+	VPSRAD       $0x01, Y10, Y12
+	VPSUBD       Y11, Y9, Y9
+	VPSUBD       Y12, Y10, Y10
+	VPADDD       constants<>+1728(SB), Y11, Y11
+	VPADDD       constants<>+1728(SB), Y12, Y12
+	VPSLLD       $0x17, Y11, Y11
+	VPSLLD       $0x17, Y12, Y12
+	VMULPS       Y11, Y8, Y8
+	VMULPS       Y12, Y3, Y3
+	VPADDD       constants<>+1728(SB), Y9, Y9
+	VPADDD       constants<>+1728(SB), Y10, Y10
+	VPSLLD       $0x17, Y9, Y9
+	VPSLLD       $0x17, Y10, Y10
+	VMULPS       Y9, Y8, Y8
+	VMULPS       Y10, Y3, Y3
+	VMASKMOVPS   Y8, Y6, (AX)(R8*1)
+	VMASKMOVPS   Y3, Y7, 32(AX)(R8*1)
+	VANDPS       Y6, Y8, Y6
+	VANDPS       Y7, Y3, Y3
+	VADDPS       Y6, Y4, Y4
+	VADDPS       Y3, Y5, Y5
 
 done5:
-	VADDPS       Y6, Y5, Y4
-	VEXTRACTF128 $0x01, Y4, X5
-	VADDPS       X5, X4, X5
-	VPERMILPS    $0x0e, X5, X4
-	VADDPS       X4, X5, X5
-	VPERMILPS    $0x01, X5, X4
-	VADDPS       X4, X5, X5
-	VMOVSS       X5, 12(DI)
-	ADDQ         $0x10, DI
-	ADDQ         CX, AX
-	ADDQ         SI, BX
-	ADDQ         CX, AX
-	ADDQ         SI, BX
-	SUBQ         $0x02, DX
-	JGE          group1
-
-single1:
-	ADDQ $0x02, DX
-	JZ   done1
-
-one1:
-	VMOVUPS Y1, Y4
-	VMOVUPS Y1, Y5
-	XORQ    R8, R8
-	MOVQ    BX, R9
-	SUBQ    $0x10, R9
-	JLT     tail6
-
-vectors1x6:
-	VMOVUPS (AX)(R8*1), Y6
-	VMOVUPS 32(AX)(R8*1), Y7
-	VMULPS  Y0, Y6, Y6
-	VMULPS  Y0, Y7, Y7
-	VMAXPS  Y4, Y6, Y4
-	VMAXPS  Y5, Y7, Y5
-	ADDQ    $0x00000040, R8
-	SUBQ    $0x10, R9
-	JGE     vectors1x6
-
-tail6:
-	ADDQ       $0x10, R9
-	JZ         done6
-	LEAQ       masks<>+64(SB), R10
-	SHLQ       $0x02, R9
-	SUBQ       R9, R10
-	VMOVUPS    (R10), Y6
-	VMOVUPS    32(R10), Y7
-	VMASKMOVPS (AX)(R8*1), Y6, Y8
-	VMASKMOVPS 32(AX)(R8*1), Y7, Y9
-	VMULPS     Y0, Y8, Y8
-	VMULPS     Y0, Y9, Y9
-	VBLENDVPS  Y6, Y8, Y1, Y6
-	VBLENDVPS  Y7, Y9, Y1, Y7
-	VMAXPS     Y4, Y6, Y4
-	VMAXPS     Y5, Y7, Y5
-
-done6:
-	VMAXPS       Y4, Y5, Y4
-	VEXTRACTF128 $0x01, Y4, X5
-	VMAXPS       X4, X5, X5
-	VPERMILPS    $0x0e, X5, X4
-	VMAXPS       X5, X4, X5
-	VPERMILPS    $0x01, X5, X4
-	VMAXPS       X5, X4, X5
-	VMOVSS       X5, (DI)
-	VBROADCASTSS (DI), Y4
-	VMOVUPS      constants<>+0(SB), Y5
-	VMOVUPS      constants<>+0(SB), Y6
-	XORQ         R8, R8
-	MOVQ         BX, R9
-	SUBQ         $0x10, R9
-	JLT          tail7
-
-vectors1x7:
-	VMOVUPS (AX)(R8*1), Y7
-	VMOVUPS 32(AX)(R8*1), Y8
-	VMULPS  Y0, Y7, Y7
-	VMULPS  Y0, Y8, Y8
-	VSUBPS  Y4, Y7, Y7
-	VSUBPS  Y4, Y8, Y8
-	VMAXPS  Y7, Y3, Y7
-	VMAXPS  Y8, Y3, Y8
-	VMULPS  constants<>+384(SB), Y7, Y9
-	VMULPS  constants<>+384(SB), Y8, Y10
-	VADDPS  constants<>+1600(SB), Y9, Y9
-	VADDPS  constants<>+1600(SB), Y10, Y10
-	VSUBPS  constants<>+1600(SB), Y9, Y11
-	VSUBPS  constants<>+1600(SB), Y10, Y12
-	VMULPS  constants<>+448(SB), Y11, Y13
-	VMULPS  constants<>+448(SB), Y12, Y14
-	VSUBPS  Y13, Y7, Y7
-	VSUBPS  Y14, Y8, Y8
-	VMULPS  constants<>+512(SB), Y11, Y11
-	VMULPS  constants<>+512(SB), Y12, Y12
-	VSUBPS  Y11, Y7, Y7
-	VSUBPS  Y12, Y8, Y8
-	VMULPS  constants<>+576(SB), Y7, Y11
-	VMULPS  constants<>+576(SB), Y8, Y12
-	VADDPS  constants<>+640(SB), Y11, Y11
-	VADDPS  constants<>+640(SB), Y12, Y12
-	VMULPS  Y7, Y11, Y11
-	VMULPS  Y8, Y12, Y12
-	VADDPS  constants<>+704(SB), Y11, Y11
-	VADDPS  constants<>+704(SB), Y12, Y12
-	VMULPS  Y7, Y11, Y11
-	VMULPS  Y8, Y12, Y12
-	VADDPS  constants<>+768(SB), Y11, Y11
-	VADDPS  constants<>+768(SB), Y12, Y12
-	VMULPS  Y7, Y11, Y11
-	VMULPS  Y8, Y12, Y12
-	VADDPS  constants<>+832(SB), Y11, Y11
-	VADDPS  constants<>+832(SB), Y12, Y12
-	VMULPS  Y7, Y7, Y13
-	VMULPS  Y8, Y8, Y14
-	VMULPS  Y13, Y11, Y11
-	VMULPS  Y14, Y12, Y12
-	VADDPS  Y7, Y11, Y7
-	VADDPS  Y8, Y12, Y8
-	VADDPS  constants<>+896(SB), Y7, Y7
-	VADDPS  constants<>+896(SB), Y8, Y8
-	VPSUBD  constants<>+1600(SB), Y9, Y9
-	VPSUBD  constants<>+1600(SB), Y10, Y10
-	VPSRAD  $0x01, Y9, Y11
-	VPSRAD  $0x01, Y10, Y12
-	VPSUBD  Y11, Y9, Y9
-	VPSUBD  Y12, Y10, Y10
-	VPADDD  constants<>+1664(SB), Y11, Y11
-	VPADDD  constants<>+1664(SB), Y12, Y12
-	VPSLLD  $0x17, Y11, Y11
-	VPSLLD  $0x17, Y12, Y12
-	VMULPS  Y11, Y7, Y7
-	VMULPS  Y12, Y8, Y8
-	VPADDD  constants<>+1664(SB), Y9, Y9
-	VPADDD  constants<>+1664(SB), Y10, Y10
-	VPSLLD  $0x17, Y9, Y9
-	VPSLLD  $0x17, Y10, Y10
-	VMULPS  Y9, Y7, Y7
-	VMULPS  Y10, Y8, Y8
-	VMOVUPS Y7, (AX)(R8*1)
-	VMOVUPS Y8, 32(AX)(R8*1)
-	VADDPS  Y7, Y5, Y5
-	VADDPS  Y8, Y6, Y6
-	ADDQ    $0x00000040, R8
-	SUBQ    $0x10, R9
-	JGE     vectors1x7
-
-tail7:
-	ADDQ       $0x10, R9
-	JZ         done7
-	LEAQ       masks<>+64(SB), R10
-	SHLQ       $0x02, R9
-	SUBQ       R9, R10
-	VMOVUPS    (R10), Y7
-	VMOVUPS    32(R10), Y8
-	VMASKMOVPS (AX)(R8*1), Y7, Y9
-	VMASKMOVPS 32(AX)(R8*1), Y8, Y10
-	VMULPS     Y0, Y9, Y9
-	VMULPS     Y0, Y10, Y10
-	VSUBPS     Y4, Y9, Y9
-	VSUBPS     Y4, Y10, Y4
-	VMAXPS     Y9, Y3, Y9
-	VMAXPS     Y4, Y3, Y4
-	VMULPS     constants<>+384(SB), Y9, Y10
-	VMULPS     constants<>+384(SB), Y4, Y11
-	VADDPS     constants<>+1600(SB), Y10, Y10
-	VADDPS     constants<>+1600(SB), Y11, Y11
-	VSUBPS     constants<>+1600(SB), Y10, Y12
-	VSUBPS     constants<>+1600(SB), Y11, Y13
-	VMULPS     constants<>+448(SB), Y12, Y14
-	VMULPS     constants<>+448(SB), Y13, Y15
-	VSUBPS     Y14, Y9, Y9
-	VSUBPS     Y15, Y4, Y4
-	VMULPS     constants<>+512(SB), Y12, Y12
-	VMULPS     constants<>+512(SB), Y13, Y13
-	VSUBPS     Y12, Y9, Y9
-	VSUBPS     Y13, Y4, Y4
-	VMULPS     constants<>+576(SB), Y9, Y12
-	VMULPS     constants<>+576(SB), Y4, Y13
-	VADDPS     constants<>+640(SB), Y12, Y12
-	VADDPS     constants<>+640(SB), Y13, Y13
-	VMULPS     Y9, Y12, Y12
-	VMULPS     Y4, Y13, Y13
-	VADDPS     constants<>+704(SB), Y12, Y12
-	VADDPS     constants<>+704(SB), Y13, Y13
-	VMULPS     Y9, Y12, Y12
-	VMULPS     Y4, Y13, Y13
-	VADDPS     constants<>+768(SB), Y12, Y12
-	VADDPS     constants<>+768(SB), Y13, Y13
-	VMULPS     Y9, Y12, Y12
-	VMULPS     Y4, Y13, Y13
-	VADDPS     constants<>+832(SB), Y12, Y12
-	VADDPS     constants<>+832(SB), Y13, Y13
-	VMULPS     Y9, Y9, Y14
-	VMULPS     Y4, Y4, Y15
-	VMULPS     Y14, Y12, Y12
-	VMULPS     Y15, Y13, Y13
-	VADDPS     Y9, Y12, Y9
-	VADDPS     Y4, Y13, Y4
-	VADDPS     constants<>+896(SB), Y9, Y9
-	VADDPS     constants<>+896(SB), Y4, Y4
-	VPSUBD     constants<>+1600(SB), Y10, Y10
-	VPSUBD     constants<>+1600(SB), Y11, Y11
-	VPSRAD     $0x01, Y10, Y12
-	VPSRAD     $0x01, Y11, Y13
-	VPSUBD     Y12, Y10, Y10
-	VPSUBD     Y13, Y11, Y11
-	VPADDD     constants<>+1664(SB), Y12, Y12
-	VPADDD     constants<>+1664(SB), Y13, Y13
-	VPSLLD     $0x17, Y12, Y12
-	VPSLLD     $0x17, Y13, Y13
-	VMULPS     Y12, Y9, Y9
-	VMULPS     Y13, Y4, Y4
-	VPADDD     constants<>+1664(SB), Y10, Y10
-	VPADDD     constants<>+1664(SB), Y11, Y11
-	VPSLLD     $0x17, Y10, Y10
-	VPSLLD     $0x17, Y11, Y11
-	VMULPS     Y10, Y9, Y9
-	VMULPS     Y11, Y4, Y4
-	VMASKMOVPS Y9, Y7, (AX)(R8*1)
-	VMASKMOVPS Y4, Y8, 32(AX)(R8*1)
-	VBLENDVPS  Y7, Y9, Y2, Y7
-	VBLENDVPS  Y8, Y4, Y2, Y4
-	VADDPS     Y7, Y5, Y5
-	VADDPS     Y4, Y6, Y6
-
-done7:
-	VADDPS       Y6, Y5, Y4
-	VEXTRACTF128 $0x01, Y4, X5
-	VADDPS       X5, X4, X5
-	VPERMILPS    $0x0e, X5, X4
-	VADDPS       X4, X5, X5
-	VPERMILPS    $0x01, X5, X4
-	VADDPS       X4, X5, X5
-	VMOVSS       X5, 4(DI)
+	VADDPS       Y5, Y4, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X4
+	VPERMILPS    $0x0e, X4, X3
+	VADDPS       X3, X4, X4
+	VPERMILPS    $0x01, X4, X3
+	VADDPS       X3, X4, X4
+	VMOVSS       X4, 4(DI)
 	ADDQ         $0x08, DI
 	ADDQ         CX, AX
 	ADDQ         SI, BX
-	DECQ         DX
-	JNZ          one1
-
-done1:
+	DECQ         R10
+	JNZ          rows4
+	TESTQ        DX, DX
+	JNZ          block1
 	VZEROUPPER
 	RET
 
 // func softmaxBackward256(e *float32, ds *float32, ld int, rows int, n int, grow int, scale float32, stats *float32, delta *float32)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·softmaxBackward256(SB), NOSPLIT, $0-72
 	MOVQ    e+0(FP), AX
 	MOVQ    ds+8(FP), CX
@@ -5933,178 +5269,174 @@ rows1:
 	JLT          tail2
 
 vectors1x2:
-	VMOVUPS (AX)(R10*1), Y6
-	VMOVUPS 32(AX)(R10*1), Y7
-	VMULPS  Y2, Y6, Y6
-	VMULPS  Y2, Y7, Y7
-	VSUBPS  Y4, Y6, Y6
-	VSUBPS  Y4, Y7, Y7
-	VMINPS  Y6, Y1, Y6
-	VMINPS  Y7, Y1, Y7
-	VMAXPS  Y6, Y0, Y6
-	VMAXPS  Y7, Y0, Y7
-	VMULPS  constants<>+384(SB), Y6, Y8
-	VMULPS  constants<>+384(SB), Y7, Y9
-	VADDPS  constants<>+1600(SB), Y8, Y8
-	VADDPS  constants<>+1600(SB), Y9, Y9
-	VSUBPS  constants<>+1600(SB), Y8, Y10
-	VSUBPS  constants<>+1600(SB), Y9, Y11
-	VMULPS  constants<>+448(SB), Y10, Y12
-	VMULPS  constants<>+448(SB), Y11, Y13
-	VSUBPS  Y12, Y6, Y6
-	VSUBPS  Y13, Y7, Y7
-	VMULPS  constants<>+512(SB), Y10, Y10
-	VMULPS  constants<>+512(SB), Y11, Y11
-	VSUBPS  Y10, Y6, Y6
-	VSUBPS  Y11, Y7, Y7
-	VMULPS  constants<>+576(SB), Y6, Y10
-	VMULPS  constants<>+576(SB), Y7, Y11
-	VADDPS  constants<>+640(SB), Y10, Y10
-	VADDPS  constants<>+640(SB), Y11, Y11
-	VMULPS  Y6, Y10, Y10
-	VMULPS  Y7, Y11, Y11
-	VADDPS  constants<>+704(SB), Y10, Y10
-	VADDPS  constants<>+704(SB), Y11, Y11
-	VMULPS  Y6, Y10, Y10
-	VMULPS  Y7, Y11, Y11
-	VADDPS  constants<>+768(SB), Y10, Y10
-	VADDPS  constants<>+768(SB), Y11, Y11
-	VMULPS  Y6, Y10, Y10
-	VMULPS  Y7, Y11, Y11
-	VADDPS  constants<>+832(SB), Y10, Y10
-	VADDPS  constants<>+832(SB), Y11, Y11
-	VMULPS  Y6, Y6, Y12
-	VMULPS  Y7, Y7, Y13
-	VMULPS  Y12, Y10, Y10
-	VMULPS  Y13, Y11, Y11
-	VADDPS  Y6, Y10, Y6
-	VADDPS  Y7, Y11, Y7
-	VADDPS  constants<>+896(SB), Y6, Y6
-	VADDPS  constants<>+896(SB), Y7, Y7
-	VPSUBD  constants<>+1600(SB), Y8, Y8
-	VPSUBD  constants<>+1600(SB), Y9, Y9
-	VPSRAD  $0x01, Y8, Y10
-	VPSRAD  $0x01, Y9, Y11
-	VPSUBD  Y10, Y8, Y8
-	VPSUBD  Y11, Y9, Y9
-	VPADDD  constants<>+1664(SB), Y10, Y10
-	VPADDD  constants<>+1664(SB), Y11, Y11
-	VPSLLD  $0x17, Y10, Y10
-	VPSLLD  $0x17, Y11, Y11
-	VMULPS  Y10, Y6, Y6
-	VMULPS  Y11, Y7, Y7
-	VPADDD  constants<>+1664(SB), Y8, Y8
-	VPADDD  constants<>+1664(SB), Y9, Y9
-	VPSLLD  $0x17, Y8, Y8
-	VPSLLD  $0x17, Y9, Y9
-	VMULPS  Y8, Y6, Y6
-	VMULPS  Y9, Y7, Y7
-	VMULPS  Y3, Y6, Y6
-	VMULPS  Y3, Y7, Y7
-	VMOVUPS Y6, (AX)(R10*1)
-	VMOVUPS Y7, 32(AX)(R10*1)
-	VMOVUPS (CX)(R10*1), Y8
-	VMOVUPS 32(CX)(R10*1), Y9
-	VSUBPS  Y5, Y8, Y8
-	VSUBPS  Y5, Y9, Y9
-	VMULPS  Y8, Y6, Y6
-	VMULPS  Y9, Y7, Y7
-	VMULPS  Y2, Y6, Y6
-	VMULPS  Y2, Y7, Y7
-	VMOVUPS Y6, (CX)(R10*1)
-	VMOVUPS Y7, 32(CX)(R10*1)
-	ADDQ    $0x00000040, R10
-	SUBQ    $0x10, R11
-	JGE     vectors1x2
+	VMOVUPS      (AX)(R10*1), Y6
+	VMOVUPS      32(AX)(R10*1), Y7
+	VMULPS       Y2, Y6, Y6
+	VMULPS       Y2, Y7, Y7
+	VSUBPS       Y4, Y6, Y6
+	VSUBPS       Y4, Y7, Y7
+	VMINPS       Y6, Y1, Y6
+	VMINPS       Y7, Y1, Y7
+	VMAXPS       Y6, Y0, Y6
+	VMAXPS       Y7, Y0, Y7
+	VMULPS       constants<>+384(SB), Y6, Y8
+	VMULPS       constants<>+384(SB), Y7, Y9
+	VADDPS       constants<>+1664(SB), Y8, Y8
+	VADDPS       constants<>+1664(SB), Y9, Y9
+	VSUBPS       constants<>+1664(SB), Y8, Y10
+	VSUBPS       constants<>+1664(SB), Y9, Y11
+	VFNMADD231PS constants<>+448(SB), Y10, Y6
+	VFNMADD231PS constants<>+448(SB), Y11, Y7
+	VMULPS       constants<>+512(SB), Y10, Y10
+	VMULPS       constants<>+512(SB), Y11, Y11
+	VSUBPS       Y10, Y6, Y6
+	VSUBPS       Y11, Y7, Y7
+	VMULPS       constants<>+576(SB), Y6, Y10
+	VMULPS       constants<>+576(SB), Y7, Y11
+	VADDPS       constants<>+640(SB), Y10, Y10
+	VADDPS       constants<>+640(SB), Y11, Y11
+	VMULPS       Y6, Y10, Y10
+	VMULPS       Y7, Y11, Y11
+	VADDPS       constants<>+704(SB), Y10, Y10
+	VADDPS       constants<>+704(SB), Y11, Y11
+	VMULPS       Y6, Y10, Y10
+	VMULPS       Y7, Y11, Y11
+	VADDPS       constants<>+768(SB), Y10, Y10
+	VADDPS       constants<>+768(SB), Y11, Y11
+	VMULPS       Y6, Y10, Y10
+	VMULPS       Y7, Y11, Y11
+	VADDPS       constants<>+832(SB), Y10, Y10
+	VADDPS       constants<>+832(SB), Y11, Y11
+	VMULPS       Y6, Y6, Y12
+	VMULPS       Y12, Y10, Y10
+	VMULPS       Y7, Y7, Y12
+	VMULPS       Y12, Y11, Y11
+	VADDPS       Y6, Y10, Y6
+	VADDPS       Y7, Y11, Y7
+	VADDPS       constants<>+896(SB), Y6, Y6
+	VADDPS       constants<>+896(SB), Y7, Y7
+	VPSUBD       constants<>+1664(SB), Y8, Y8
+	VPSUBD       constants<>+1664(SB), Y9, Y9
+	VPSRAD       $0x01, Y8, Y10
+	VPSRAD       $0x01, Y9, Y11
+	VPSUBD       Y10, Y8, Y8
+	VPSUBD       Y11, Y9, Y9
+	VPADDD       constants<>+1728(SB), Y10, Y10
+	VPADDD       constants<>+1728(SB), Y11, Y11
+	VPSLLD       $0x17, Y10, Y10
+	VPSLLD       $0x17, Y11, Y11
+	VMULPS       Y10, Y6, Y6
+	VMULPS       Y11, Y7, Y7
+	VPADDD       constants<>+1728(SB), Y8, Y8
+	VPADDD       constants<>+1728(SB), Y9, Y9
+	VPSLLD       $0x17, Y8, Y8
+	VPSLLD       $0x17, Y9, Y9
+	VMULPS       Y8, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VMULPS       Y3, Y6, Y6
+	VMULPS       Y3, Y7, Y7
+	VMOVUPS      Y6, (AX)(R10*1)
+	VMOVUPS      Y7, 32(AX)(R10*1)
+	VMOVUPS      (CX)(R10*1), Y8
+	VMOVUPS      32(CX)(R10*1), Y9
+	VSUBPS       Y5, Y8, Y8
+	VSUBPS       Y5, Y9, Y9
+	VMULPS       Y8, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VMULPS       Y2, Y6, Y6
+	VMULPS       Y2, Y7, Y7
+	VMOVUPS      Y6, (CX)(R10*1)
+	VMOVUPS      Y7, 32(CX)(R10*1)
+	ADDQ         $0x00000040, R10
+	SUBQ         $0x10, R11
+	JGE          vectors1x2
 
 tail2:
-	ADDQ       $0x10, R11
-	JZ         done2
-	LEAQ       masks<>+64(SB), R12
-	SHLQ       $0x02, R11
-	SUBQ       R11, R12
-	VMOVUPS    (R12), Y6
-	VMOVUPS    32(R12), Y7
-	VMASKMOVPS (AX)(R10*1), Y6, Y8
-	VMASKMOVPS 32(AX)(R10*1), Y7, Y9
-	VMULPS     Y2, Y8, Y8
-	VMULPS     Y2, Y9, Y9
-	VSUBPS     Y4, Y8, Y8
-	VSUBPS     Y4, Y9, Y4
-	VMINPS     Y8, Y1, Y8
-	VMINPS     Y4, Y1, Y4
-	VMAXPS     Y8, Y0, Y8
-	VMAXPS     Y4, Y0, Y4
-	VMULPS     constants<>+384(SB), Y8, Y9
-	VMULPS     constants<>+384(SB), Y4, Y10
-	VADDPS     constants<>+1600(SB), Y9, Y9
-	VADDPS     constants<>+1600(SB), Y10, Y10
-	VSUBPS     constants<>+1600(SB), Y9, Y11
-	VSUBPS     constants<>+1600(SB), Y10, Y12
-	VMULPS     constants<>+448(SB), Y11, Y13
-	VMULPS     constants<>+448(SB), Y12, Y14
-	VSUBPS     Y13, Y8, Y8
-	VSUBPS     Y14, Y4, Y4
-	VMULPS     constants<>+512(SB), Y11, Y11
-	VMULPS     constants<>+512(SB), Y12, Y12
-	VSUBPS     Y11, Y8, Y8
-	VSUBPS     Y12, Y4, Y4
-	VMULPS     constants<>+576(SB), Y8, Y11
-	VMULPS     constants<>+576(SB), Y4, Y12
-	VADDPS     constants<>+640(SB), Y11, Y11
-	VADDPS     constants<>+640(SB), Y12, Y12
-	VMULPS     Y8, Y11, Y11
-	VMULPS     Y4, Y12, Y12
-	VADDPS     constants<>+704(SB), Y11, Y11
-	VADDPS     constants<>+704(SB), Y12, Y12
-	VMULPS     Y8, Y11, Y11
-	VMULPS     Y4, Y12, Y12
-	VADDPS     constants<>+768(SB), Y11, Y11
-	VADDPS     constants<>+768(SB), Y12, Y12
-	VMULPS     Y8, Y11, Y11
-	VMULPS     Y4, Y12, Y12
-	VADDPS     constants<>+832(SB), Y11, Y11
-	VADDPS     constants<>+832(SB), Y12, Y12
-	VMULPS     Y8, Y8, Y13
-	VMULPS     Y4, Y4, Y14
-	VMULPS     Y13, Y11, Y11
-	VMULPS     Y14, Y12, Y12
-	VADDPS     Y8, Y11, Y8
-	VADDPS     Y4, Y12, Y4
-	VADDPS     constants<>+896(SB), Y8, Y8
-	VADDPS     constants<>+896(SB), Y4, Y4
-	VPSUBD     constants<>+1600(SB), Y9, Y9
-	VPSUBD     constants<>+1600(SB), Y10, Y10
-	VPSRAD     $0x01, Y9, Y11
-	VPSRAD     $0x01, Y10, Y12
-	VPSUBD     Y11, Y9, Y9
-	VPSUBD     Y12, Y10, Y10
-	VPADDD     constants<>+1664(SB), Y11, Y11
-	VPADDD     constants<>+1664(SB), Y12, Y12
-	VPSLLD     $0x17, Y11, Y11
-	VPSLLD     $0x17, Y12, Y12
-	VMULPS     Y11, Y8, Y8
-	VMULPS     Y12, Y4, Y4
-	VPADDD     constants<>+1664(SB), Y9, Y9
-	VPADDD     constants<>+1664(SB), Y10, Y10
-	VPSLLD     $0x17, Y9, Y9
-	VPSLLD     $0x17, Y10, Y10
-	VMULPS     Y9, Y8, Y8
-	VMULPS     Y10, Y4, Y4
-	VMULPS     Y3, Y8, Y8
-	VMULPS     Y3, Y4, Y3
-	VMASKMOVPS Y8, Y6, (AX)(R10*1)
-	VMASKMOVPS Y3, Y7, 32(AX)(R10*1)
-	VMASKMOVPS (CX)(R10*1), Y6, Y4
-	VMASKMOVPS 32(CX)(R10*1), Y7, Y9
-	VSUBPS     Y5, Y4, Y4
-	VSUBPS     Y5, Y9, Y5
-	VMULPS     Y4, Y8, Y4
-	VMULPS     Y5, Y3, Y3
-	VMULPS     Y2, Y4, Y4
-	VMULPS     Y2, Y3, Y2
-	VMASKMOVPS Y4, Y6, (CX)(R10*1)
-	VMASKMOVPS Y2, Y7, 32(CX)(R10*1)
+	ADDQ         $0x10, R11
+	JZ           done2
+	LEAQ         masks<>+64(SB), R12
+	SHLQ         $0x02, R11
+	SUBQ         R11, R12
+	VMOVUPS      (R12), Y6
+	VMOVUPS      32(R12), Y7
+	VMASKMOVPS   (AX)(R10*1), Y6, Y8
+	VMASKMOVPS   32(AX)(R10*1), Y7, Y9
+	VMULPS       Y2, Y8, Y8
+	VMULPS       Y2, Y9, Y9
+	VSUBPS       Y4, Y8, Y8
+	VSUBPS       Y4, Y9, Y4
+	VMINPS       Y8, Y1, Y8
+	VMINPS       Y4, Y1, Y4
+	VMAXPS       Y8, Y0, Y8
+	VMAXPS       Y4, Y0, Y4
+	VMULPS       constants<>+384(SB), Y8, Y9
+	VMULPS       constants<>+384(SB), Y4, Y10
+	VADDPS       constants<>+1664(SB), Y9, Y9
+	VADDPS       constants<>+1664(SB), Y10, Y10
+	VSUBPS       constants<>+1664(SB), Y9, Y11
+	VSUBPS       constants<>+1664(SB), Y10, Y12
+	VFNMADD231PS constants<>+448(SB), Y11, Y8
+	VFNMADD231PS constants<>+448(SB), Y12, Y4
+	VMULPS       constants<>+512(SB), Y11, Y11
+	VMULPS       constants<>+512(SB), Y12, Y12
+	VSUBPS       Y11, Y8, Y8
+	VSUBPS       Y12, Y4, Y4
+	VMULPS       constants<>+576(SB), Y8, Y11
+	VMULPS       constants<>+576(SB), Y4, Y12
+	VADDPS       constants<>+640(SB), Y11, Y11
+	VADDPS       constants<>+640(SB), Y12, Y12
+	VMULPS       Y8, Y11, Y11
+	VMULPS       Y4, Y12, Y12
+	VADDPS       constants<>+704(SB), Y11, Y11
+	VADDPS       constants<>+704(SB), Y12, Y12
+	VMULPS       Y8, Y11, Y11
+	VMULPS       Y4, Y12, Y12
+	VADDPS       constants<>+768(SB), Y11, Y11
+	VADDPS       constants<>+768(SB), Y12, Y12
+	VMULPS       Y8, Y11, Y11
+	VMULPS       Y4, Y12, Y12
+	VADDPS       constants<>+832(SB), Y11, Y11
+	VADDPS       constants<>+832(SB), Y12, Y12
+	VMULPS       Y8, Y8, Y13
+	VMULPS       Y13, Y11, Y11
+	VMULPS       Y4, Y4, Y13
+	VMULPS       Y13, Y12, Y12
+	VADDPS       Y8, Y11, Y8
+	VADDPS       Y4, Y12, Y4
+	VADDPS       constants<>+896(SB), Y8, Y8
+	VADDPS       constants<>+896(SB), Y4, Y4
+	VPSUBD       constants<>+1664(SB), Y9, Y9
+	VPSUBD       constants<>+1664(SB), Y10, Y10
+	VPSRAD       $0x01, Y9, Y11
+	VPSRAD       $0x01, Y10, Y12
+	VPSUBD       Y11, Y9, Y9
+	VPSUBD       Y12, Y10, Y10
+	VPADDD       constants<>+1728(SB), Y11, Y11
+	VPADDD       constants<>+1728(SB), Y12, Y12
+	VPSLLD       $0x17, Y11, Y11
+	VPSLLD       $0x17, Y12, Y12
+	VMULPS       Y11, Y8, Y8
+	VMULPS       Y12, Y4, Y4
+	VPADDD       constants<>+1728(SB), Y9, Y9
+	VPADDD       constants<>+1728(SB), Y10, Y10
+	VPSLLD       $0x17, Y9, Y9
+	VPSLLD       $0x17, Y10, Y10
+	VMULPS       Y9, Y8, Y8
+	VMULPS       Y10, Y4, Y4
+	VMULPS       Y3, Y8, Y8
+	VMULPS       Y3, Y4, Y3
+	VMASKMOVPS   Y8, Y6, (AX)(R10*1)
+	VMASKMOVPS   Y3, Y7, 32(AX)(R10*1)
+	VMASKMOVPS   (CX)(R10*1), Y6, Y4
+	VMASKMOVPS   32(CX)(R10*1), Y7, Y9
+	VSUBPS       Y5, Y4, Y4
+	VSUBPS       Y5, Y9, Y5
+	VMULPS       Y4, Y8, Y4
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y2, Y4, Y4
+	VMULPS       Y2, Y3, Y2
+	VMASKMOVPS   Y4, Y6, (CX)(R10*1)
+	VMASKMOVPS   Y2, Y7, 32(CX)(R10*1)
 
 done2:
 	ADDQ $0x08, R8
@@ -6381,7 +5713,7 @@ done3:
 	VPERMILPS    $0x01, X3, X2
 	VADDPS       X2, X3, X3
 	VDIVSS       n+64(FP), X3, X3
-	VADDSS       constants<>+1216(SB), X3, X3
+	VADDSS       constants<>+1280(SB), X3, X3
 	VSQRTSS      X3, X3, X3
 	VMOVSS       constants<>+896(SB), X2
 	VDIVSS       X3, X2, X2
@@ -6395,7 +5727,7 @@ done3:
 	VPERMILPS    $0x01, X4, X3
 	VADDPS       X3, X4, X4
 	VDIVSS       n+64(FP), X4, X4
-	VADDSS       constants<>+1216(SB), X4, X4
+	VADDSS       constants<>+1280(SB), X4, X4
 	VSQRTSS      X4, X4, X4
 	VMOVSS       constants<>+896(SB), X3
 	VDIVSS       X4, X3, X3
@@ -6579,7 +5911,7 @@ done6:
 	VPERMILPS    $0x01, X2, X1
 	VADDPS       X1, X2, X2
 	VDIVSS       n+64(FP), X2, X2
-	VADDSS       constants<>+1216(SB), X2, X2
+	VADDSS       constants<>+1280(SB), X2, X2
 	VSQRTSS      X2, X2, X2
 	VMOVSS       constants<>+896(SB), X1
 	VDIVSS       X2, X1, X1
@@ -6946,8 +6278,8 @@ TEXT ·maxAbs256(SB), NOSPLIT, $0-20
 vectors1x1:
 	VMOVUPS (AX)(DX*1), Y2
 	VMOVUPS 32(AX)(DX*1), Y3
-	VPAND   constants<>+1280(SB), Y2, Y2
-	VPAND   constants<>+1280(SB), Y3, Y3
+	VPAND   constants<>+1344(SB), Y2, Y2
+	VPAND   constants<>+1344(SB), Y3, Y3
 	VPMAXUD Y2, Y0, Y0
 	VPMAXUD Y3, Y1, Y1
 	ADDQ    $0x00000040, DX
@@ -6964,8 +6296,8 @@ tail1:
 	VMOVUPS    32(BX), Y3
 	VMASKMOVPS (AX)(DX*1), Y2, Y2
 	VMASKMOVPS 32(AX)(DX*1), Y3, Y3
-	VPAND      constants<>+1280(SB), Y2, Y2
-	VPAND      constants<>+1280(SB), Y3, Y3
+	VPAND      constants<>+1344(SB), Y2, Y2
+	VPAND      constants<>+1344(SB), Y3, Y3
 	VPMAXUD    Y2, Y0, Y0
 	VPMAXUD    Y3, Y1, Y1
 
@@ -6990,8 +6322,8 @@ TEXT ·quantize256(SB), NOSPLIT, $0-32
 	MOVQ         n+16(FP), DX
 	VBROADCASTSS a+24(FP), Y0
 	VBROADCASTSS b+28(FP), Y1
-	VMOVUPS      constants<>+1344(SB), Y2
-	VMOVUPS      constants<>+1408(SB), Y3
+	VMOVUPS      constants<>+1408(SB), Y2
+	VMOVUPS      constants<>+1472(SB), Y3
 	VMOVUPS      constants<>+0(SB), Y4
 	XORQ         BX, BX
 	SUBQ         $0x10, DX
@@ -7328,7 +6660,7 @@ TEXT ·toBF16256(SB), NOSPLIT, $0-24
 	MOVQ    y+0(FP), AX
 	MOVQ    x+8(FP), CX
 	MOVQ    n+16(FP), DX
-	VMOVUPS constants<>+1472(SB), Y0
+	VMOVUPS constants<>+1536(SB), Y0
 	XORQ    BX, BX
 
 wholes1:
@@ -7338,8 +6670,8 @@ wholes1:
 	VPSRLD    $0x10, Y2, Y4
 	VPSLLD    $0x1f, Y3, Y3
 	VPSLLD    $0x1f, Y4, Y4
-	VPADDD    constants<>+1536(SB), Y1, Y5
-	VPADDD    constants<>+1536(SB), Y2, Y6
+	VPADDD    constants<>+1600(SB), Y1, Y5
+	VPADDD    constants<>+1600(SB), Y2, Y6
 	VPSRLD    $0x1f, Y3, Y3
 	VPSRLD    $0x1f, Y4, Y4
 	VPADDD    Y3, Y5, Y3
@@ -7686,135 +7018,151 @@ DATA constants<>+1200(SB)/4, $0xff800000
 DATA constants<>+1204(SB)/4, $0xff800000
 DATA constants<>+1208(SB)/4, $0xff800000
 DATA constants<>+1212(SB)/4, $0xff800000
-DATA constants<>+1216(SB)/4, $0x3727c5ac
-DATA constants<>+1220(SB)/4, $0x3727c5ac
-DATA constants<>+1224(SB)/4, $0x3727c5ac
-DATA constants<>+1228(SB)/4, $0x3727c5ac
-DATA constants<>+1232(SB)/4, $0x3727c5ac
-DATA constants<>+1236(SB)/4, $0x3727c5ac
-DATA constants<>+1240(SB)/4, $0x3727c5ac
-DATA constants<>+1244(SB)/4, $0x3727c5ac
-DATA constants<>+1248(SB)/4, $0x3727c5ac
-DATA constants<>+1252(SB)/4, $0x3727c5ac
-DATA constants<>+1256(SB)/4, $0x3727c5ac
-DATA constants<>+1260(SB)/4, $0x3727c5ac
-DATA constants<>+1264(SB)/4, $0x3727c5ac
-DATA constants<>+1268(SB)/4, $0x3727c5ac
-DATA constants<>+1272(SB)/4, $0x3727c5ac
-DATA constants<>+1276(SB)/4, $0x3727c5ac
-DATA constants<>+1280(SB)/4, $0x7fffffff
-DATA constants<>+1284(SB)/4, $0x7fffffff
-DATA constants<>+1288(SB)/4, $0x7fffffff
-DATA constants<>+1292(SB)/4, $0x7fffffff
-DATA constants<>+1296(SB)/4, $0x7fffffff
-DATA constants<>+1300(SB)/4, $0x7fffffff
-DATA constants<>+1304(SB)/4, $0x7fffffff
-DATA constants<>+1308(SB)/4, $0x7fffffff
-DATA constants<>+1312(SB)/4, $0x7fffffff
-DATA constants<>+1316(SB)/4, $0x7fffffff
-DATA constants<>+1320(SB)/4, $0x7fffffff
-DATA constants<>+1324(SB)/4, $0x7fffffff
-DATA constants<>+1328(SB)/4, $0x7fffffff
-DATA constants<>+1332(SB)/4, $0x7fffffff
-DATA constants<>+1336(SB)/4, $0x7fffffff
-DATA constants<>+1340(SB)/4, $0x7fffffff
-DATA constants<>+1344(SB)/4, $0xce800000
-DATA constants<>+1348(SB)/4, $0xce800000
-DATA constants<>+1352(SB)/4, $0xce800000
-DATA constants<>+1356(SB)/4, $0xce800000
-DATA constants<>+1360(SB)/4, $0xce800000
-DATA constants<>+1364(SB)/4, $0xce800000
-DATA constants<>+1368(SB)/4, $0xce800000
-DATA constants<>+1372(SB)/4, $0xce800000
-DATA constants<>+1376(SB)/4, $0xce800000
-DATA constants<>+1380(SB)/4, $0xce800000
-DATA constants<>+1384(SB)/4, $0xce800000
-DATA constants<>+1388(SB)/4, $0xce800000
-DATA constants<>+1392(SB)/4, $0xce800000
-DATA constants<>+1396(SB)/4, $0xce800000
-DATA constants<>+1400(SB)/4, $0xce800000
-DATA constants<>+1404(SB)/4, $0xce800000
-DATA constants<>+1408(SB)/4, $0x4e800000
-DATA constants<>+1412(SB)/4, $0x4e800000
-DATA constants<>+1416(SB)/4, $0x4e800000
-DATA constants<>+1420(SB)/4, $0x4e800000
-DATA constants<>+1424(SB)/4, $0x4e800000
-DATA constants<>+1428(SB)/4, $0x4e800000
-DATA constants<>+1432(SB)/4, $0x4e800000
-DATA constants<>+1436(SB)/4, $0x4e800000
-DATA constants<>+1440(SB)/4, $0x4e800000
-DATA constants<>+1444(SB)/4, $0x4e800000
-DATA constants<>+1448(SB)/4, $0x4e800000
-DATA constants<>+1452(SB)/4, $0x4e800000
-DATA constants<>+1456(SB)/4, $0x4e800000
-DATA constants<>+1460(SB)/4, $0x4e800000
-DATA constants<>+1464(SB)/4, $0x4e800000
-DATA constants<>+1468(SB)/4, $0x4e800000
-DATA constants<>+1472(SB)/4, $0x7fc00000
-DATA constants<>+1476(SB)/4, $0x7fc00000
-DATA constants<>+1480(SB)/4, $0x7fc00000
-DATA constants<>+1484(SB)/4, $0x7fc00000
-DATA constants<>+1488(SB)/4, $0x7fc00000
-DATA constants<>+1492(SB)/4, $0x7fc00000
-DATA constants<>+1496(SB)/4, $0x7fc00000
-DATA constants<>+1500(SB)/4, $0x7fc00000
-DATA constants<>+1504(SB)/4, $0x7fc00000
-DATA constants<>+1508(SB)/4, $0x7fc00000
-DATA constants<>+1512(SB)/4, $0x7fc00000
-DATA constants<>+1516(SB)/4, $0x7fc00000
-DATA constants<>+1520(SB)/4, $0x7fc00000
-DATA constants<>+1524(SB)/4, $0x7fc00000
-DATA constants<>+1528(SB)/4, $0x7fc00000
-DATA constants<>+1532(SB)/4, $0x7fc00000
-DATA constants<>+1536(SB)/4, $0x00007fff
-DATA constants<>+1540(SB)/4, $0x00007fff
-DATA constants<>+1544(SB)/4, $0x00007fff
-DATA constants<>+1548(SB)/4, $0x00007fff
-DATA constants<>+1552(SB)/4, $0x00007fff
-DATA constants<>+1556(SB)/4, $0x00007fff
-DATA constants<>+1560(SB)/4, $0x00007fff
-DATA constants<>+1564(SB)/4, $0x00007fff
-DATA constants<>+1568(SB)/4, $0x00007fff
-DATA constants<>+1572(SB)/4, $0x00007fff
-DATA constants<>+1576(SB)/4, $0x00007fff
-DATA constants<>+1580(SB)/4, $0x00007fff
-DATA constants<>+1584(SB)/4, $0x00007fff
-DATA constants<>+1588(SB)/4, $0x00007fff
-DATA constants<>+1592(SB)/4, $0x00007fff
-DATA constants<>+1596(SB)/4, $0x00007fff
-DATA constants<>+1600(SB)/4, $0x4b400000
-DATA constants<>+1604(SB)/4, $0x4b400000
-DATA constants<>+1608(SB)/4, $0x4b400000
-DATA constants<>+1612(SB)/4, $0x4b400000
-DATA constants<>+1616(SB)/4, $0x4b400000
-DATA constants<>+1620(SB)/4, $0x4b400000
-DATA constants<>+1624(SB)/4, $0x4b400000
-DATA constants<>+1628(SB)/4, $0x4b400000
-DATA constants<>+1632(SB)/4, $0x4b400000
-DATA constants<>+1636(SB)/4, $0x4b400000
-DATA constants<>+1640(SB)/4, $0x4b400000
-DATA constants<>+1644(SB)/4, $0x4b400000
-DATA constants<>+1648(SB)/4, $0x4b400000
-DATA constants<>+1652(SB)/4, $0x4b400000
-DATA constants<>+1656(SB)/4, $0x4b400000
-DATA constants<>+1660(SB)/4, $0x4b400000
-DATA constants<>+1664(SB)/4, $0x0000007f
-DATA constants<>+1668(SB)/4, $0x0000007f
-DATA constants<>+1672(SB)/4, $0x0000007f
-DATA constants<>+1676(SB)/4, $0x0000007f
-DATA constants<>+1680(SB)/4, $0x0000007f
-DATA constants<>+1684(SB)/4, $0x0000007f
-DATA constants<>+1688(SB)/4, $0x0000007f
-DATA constants<>+1692(SB)/4, $0x0000007f
-DATA constants<>+1696(SB)/4, $0x0000007f
-DATA constants<>+1700(SB)/4, $0x0000007f
-DATA constants<>+1704(SB)/4, $0x0000007f
-DATA constants<>+1708(SB)/4, $0x0000007f
-DATA constants<>+1712(SB)/4, $0x0000007f
-DATA constants<>+1716(SB)/4, $0x0000007f
-DATA constants<>+1720(SB)/4, $0x0000007f
-DATA constants<>+1724(SB)/4, $0x0000007f
-GLOBL constants<>(SB), RODATA|NOPTR, $1728
+DATA constants<>+1216(SB)/4, $0x7f800000
+DATA constants<>+1220(SB)/4, $0x7f800000
+DATA constants<>+1224(SB)/4, $0x7f800000
+DATA constants<>+1228(SB)/4, $0x7f800000
+DATA constants<>+1232(SB)/4, $0x7f800000
+DATA constants<>+1236(SB)/4, $0x7f800000
+DATA constants<>+1240(SB)/4, $0x7f800000
+DATA constants<>+1244(SB)/4, $0x7f800000
+DATA constants<>+1248(SB)/4, $0x7f800000
+DATA constants<>+1252(SB)/4, $0x7f800000
+DATA constants<>+1256(SB)/4, $0x7f800000
+DATA constants<>+1260(SB)/4, $0x7f800000
+DATA constants<>+1264(SB)/4, $0x7f800000
+DATA constants<>+1268(SB)/4, $0x7f800000
+DATA constants<>+1272(SB)/4, $0x7f800000
+DATA constants<>+1276(SB)/4, $0x7f800000
+DATA constants<>+1280(SB)/4, $0x3727c5ac
+DATA constants<>+1284(SB)/4, $0x3727c5ac
+DATA constants<>+1288(SB)/4, $0x3727c5ac
+DATA constants<>+1292(SB)/4, $0x3727c5ac
+DATA constants<>+1296(SB)/4, $0x3727c5ac
+DATA constants<>+1300(SB)/4, $0x3727c5ac
+DATA constants<>+1304(SB)/4, $0x3727c5ac
+DATA constants<>+1308(SB)/4, $0x3727c5ac
+DATA constants<>+1312(SB)/4, $0x3727c5ac
+DATA constants<>+1316(SB)/4, $0x3727c5ac
+DATA constants<>+1320(SB)/4, $0x3727c5ac
+DATA constants<>+1324(SB)/4, $0x3727c5ac
+DATA constants<>+1328(SB)/4, $0x3727c5ac
+DATA constants<>+1332(SB)/4, $0x3727c5ac
+DATA constants<>+1336(SB)/4, $0x3727c5ac
+DATA constants<>+1340(SB)/4, $0x3727c5ac
+DATA constants<>+1344(SB)/4, $0x7fffffff
+DATA constants<>+1348(SB)/4, $0x7fffffff
+DATA constants<>+1352(SB)/4, $0x7fffffff
+DATA constants<>+1356(SB)/4, $0x7fffffff
+DATA constants<>+1360(SB)/4, $0x7fffffff
+DATA constants<>+1364(SB)/4, $0x7fffffff
+DATA constants<>+1368(SB)/4, $0x7fffffff
+DATA constants<>+1372(SB)/4, $0x7fffffff
+DATA constants<>+1376(SB)/4, $0x7fffffff
+DATA constants<>+1380(SB)/4, $0x7fffffff
+DATA constants<>+1384(SB)/4, $0x7fffffff
+DATA constants<>+1388(SB)/4, $0x7fffffff
+DATA constants<>+1392(SB)/4, $0x7fffffff
+DATA constants<>+1396(SB)/4, $0x7fffffff
+DATA constants<>+1400(SB)/4, $0x7fffffff
+DATA constants<>+1404(SB)/4, $0x7fffffff
+DATA constants<>+1408(SB)/4, $0xce800000
+DATA constants<>+1412(SB)/4, $0xce800000
+DATA constants<>+1416(SB)/4, $0xce800000
+DATA constants<>+1420(SB)/4, $0xce800000
+DATA constants<>+1424(SB)/4, $0xce800000
+DATA constants<>+1428(SB)/4, $0xce800000
+DATA constants<>+1432(SB)/4, $0xce800000
+DATA constants<>+1436(SB)/4, $0xce800000
+DATA constants<>+1440(SB)/4, $0xce800000
+DATA constants<>+1444(SB)/4, $0xce800000
+DATA constants<>+1448(SB)/4, $0xce800000
+DATA constants<>+1452(SB)/4, $0xce800000
+DATA constants<>+1456(SB)/4, $0xce800000
+DATA constants<>+1460(SB)/4, $0xce800000
+DATA constants<>+1464(SB)/4, $0xce800000
+DATA constants<>+1468(SB)/4, $0xce800000
+DATA constants<>+1472(SB)/4, $0x4e800000
+DATA constants<>+1476(SB)/4, $0x4e800000
+DATA constants<>+1480(SB)/4, $0x4e800000
+DATA constants<>+1484(SB)/4, $0x4e800000
+DATA constants<>+1488(SB)/4, $0x4e800000
+DATA constants<>+1492(SB)/4, $0x4e800000
+DATA constants<>+1496(SB)/4, $0x4e800000
+DATA constants<>+1500(SB)/4, $0x4e800000
+DATA constants<>+1504(SB)/4, $0x4e800000
+DATA constants<>+1508(SB)/4, $0x4e800000
+DATA constants<>+1512(SB)/4, $0x4e800000
+DATA constants<>+1516(SB)/4, $0x4e800000
+DATA constants<>+1520(SB)/4, $0x4e800000
+DATA constants<>+1524(SB)/4, $0x4e800000
+DATA constants<>+1528(SB)/4, $0x4e800000
+DATA constants<>+1532(SB)/4, $0x4e800000
+DATA constants<>+1536(SB)/4, $0x7fc00000
+DATA constants<>+1540(SB)/4, $0x7fc00000
+DATA constants<>+1544(SB)/4, $0x7fc00000
+DATA constants<>+1548(SB)/4, $0x7fc00000
+DATA constants<>+1552(SB)/4, $0x7fc00000
+DATA constants<>+1556(SB)/4, $0x7fc00000
+DATA constants<>+1560(SB)/4, $0x7fc00000
+DATA constants<>+1564(SB)/4, $0x7fc00000
+DATA constants<>+1568(SB)/4, $0x7fc00000
+DATA constants<>+1572(SB)/4, $0x7fc00000
+DATA constants<>+1576(SB)/4, $0x7fc00000
+DATA constants<>+1580(SB)/4, $0x7fc00000
+DATA constants<>+1584(SB)/4, $0x7fc00000
+DATA constants<>+1588(SB)/4, $0x7fc00000
+DATA constants<>+1592(SB)/4, $0x7fc00000
+DATA constants<>+1596(SB)/4, $0x7fc00000
+DATA constants<>+1600(SB)/4, $0x00007fff
+DATA constants<>+1604(SB)/4, $0x00007fff
+DATA constants<>+1608(SB)/4, $0x00007fff
+DATA constants<>+1612(SB)/4, $0x00007fff
+DATA constants<>+1616(SB)/4, $0x00007fff
+DATA constants<>+1620(SB)/4, $0x00007fff
+DATA constants<>+1624(SB)/4, $0x00007fff
+DATA constants<>+1628(SB)/4, $0x00007fff
+DATA constants<>+1632(SB)/4, $0x00007fff
+DATA constants<>+1636(SB)/4, $0x00007fff
+DATA constants<>+1640(SB)/4, $0x00007fff
+DATA constants<>+1644(SB)/4, $0x00007fff
+DATA constants<>+1648(SB)/4, $0x00007fff
+DATA constants<>+1652(SB)/4, $0x00007fff
+DATA constants<>+1656(SB)/4, $0x00007fff
+DATA constants<>+1660(SB)/4, $0x00007fff
+DATA constants<>+1664(SB)/4, $0x4b400000
+DATA constants<>+1668(SB)/4, $0x4b400000
+DATA constants<>+1672(SB)/4, $0x4b400000
+DATA constants<>+1676(SB)/4, $0x4b400000
+DATA constants<>+1680(SB)/4, $0x4b400000
+DATA constants<>+1684(SB)/4, $0x4b400000
+DATA constants<>+1688(SB)/4, $0x4b400000
+DATA constants<>+1692(SB)/4, $0x4b400000
+DATA constants<>+1696(SB)/4, $0x4b400000
+DATA constants<>+1700(SB)/4, $0x4b400000
+DATA constants<>+1704(SB)/4, $0x4b400000
+DATA constants<>+1708(SB)/4, $0x4b400000
+DATA constants<>+1712(SB)/4, $0x4b400000
+DATA constants<>+1716(SB)/4, $0x4b400000
+DATA constants<>+1720(SB)/4, $0x4b400000
+DATA constants<>+1724(SB)/4, $0x4b400000
+DATA constants<>+1728(SB)/4, $0x0000007f
+DATA constants<>+1732(SB)/4, $0x0000007f
+DATA constants<>+1736(SB)/4, $0x0000007f
+DATA constants<>+1740(SB)/4, $0x0000007f
+DATA constants<>+1744(SB)/4, $0x0000007f
+DATA constants<>+1748(SB)/4, $0x0000007f
+DATA constants<>+1752(SB)/4, $0x0000007f
+DATA constants<>+1756(SB)/4, $0x0000007f
+DATA constants<>+1760(SB)/4, $0x0000007f
+DATA constants<>+1764(SB)/4, $0x0000007f
+DATA constants<>+1768(SB)/4, $0x0000007f
+DATA constants<>+1772(SB)/4, $0x0000007f
+DATA constants<>+1776(SB)/4, $0x0000007f
+DATA constants<>+1780(SB)/4, $0x0000007f
+DATA constants<>+1784(SB)/4, $0x0000007f
+DATA constants<>+1788(SB)/4, $0x0000007f
+GLOBL constants<>(SB), RODATA|NOPTR, $1792
 
 DATA masks<>+0(SB)/4, $0xffffffff
 DATA masks<>+4(SB)/4, $0xffffffff

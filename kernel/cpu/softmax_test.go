@@ -38,18 +38,24 @@ func TestSoftmaxRows(t *testing.T) {
 			x := make([]float32, n)
 			for i := range x {
 				x[i] = float32(r.NormFloat64() * math.Exp2(float64(r.IntN(12)-3)))
-				switch r.IntN(300) {
+				switch r.IntN(400) {
 				case 0:
 					x[i] = float32(math.Inf(r.IntN(2)*2 - 1))
 				case 1:
 					x[i] = float32(math.NaN())
 				case 2:
 					x[i] = float32(math.Copysign(1e-45, float64(r.IntN(2))-0.5)) // scaled it is a zero with a sign
+				case 3:
+					x[i] = -float32(math.Exp2(r.Float64() * 128)) // far below the exponential's lower limit
 				}
 			}
 			return x
 		}
-		for n := 1; n <= 70; n++ {
+		lengths := []int{127, 128, 129, 250, 256, 300}
+		for n := range 70 {
+			lengths = append(lengths, n+1)
+		}
+		for _, n := range lengths {
 			for _, c := range [][2]int{{7, 0}, {7, 1}, {4, 0}, {2, 0}} {
 				rows, grow := c[0], c[1]
 				shape := ragged{rows: rows, ld: n + rows*grow + 3, n: n, grow: grow}

@@ -13,15 +13,23 @@ import (
 func (s *set) expOf(x, lo, hi vector) vector { return s.expBelow(s.below(x, hi), lo) }
 
 // expBelow is e^x of what is not above the upper limit.
-func (s *set) expBelow(x, lo vector) vector {
-	x = s.above(x, lo)
+func (s *set) expBelow(x, lo vector) vector { return s.exp(s.above(x, lo)) }
+
+// exp is e^x of what is within the limits. With AVX-512, which multiplies by any 2^n, it is also right below the lower one but for
+// some numbers below -2^47, of which it makes +Inf. x is used up.
+func (s *set) exp(x vector) vector {
 	n, timesPow2 := s.nearest(s.mul(x, f(coeff.Log2e)))
-	r := s.sub(s.sub(x, s.mul(n, f(coeff.Ln2Hi))), s.mul(n, f(coeff.Ln2Lo)))
+	r := s.sub(s.minusProduct(x, n, f(coeff.Ln2Hi)), s.mul(n, f(coeff.Ln2Lo)))
 	q := s.plus(s.mul(r, f(coeff.Exp6)), f(coeff.Exp5))
 	for _, c := range []float64{coeff.Exp4, coeff.Exp3, coeff.Exp2} {
 		q = s.plus(s.mul(q, r), f(c))
 	}
-	return timesPow2(s.plus(s.plus(s.mul(q, s.mul(r, r)), r), f(1)))
+	for h := range q { // one by one, so that fewer registers are in use at a time
+		square := s.registers(1)[0]
+		VMULPS(r[h], r[h], square)
+		VMULPS(square, q[h], q[h])
+	}
+	return timesPow2(s.plus(s.plus(q, r), f(1)))
 }
 
 // nearest is n = x rounded to the nearest even integer, and multiplies by 2^n. AVX-512 has an instruction for each: the first
@@ -100,7 +108,7 @@ func (s *set) reluBackward() {
 func (s *set) gelu() {
 	p := s.begin("gelu", "(y, x *float32, n int)", "y = gelu(x).", "y", "x", "n")
 	lo, hi := s.limits()
-	s.rowWide(p[2], func(vectors int, m *mask) {
+	s.rowWide(p[2], 4, func(vectors int, m *mask) {
 		x := s.loads(vectors, s.at(p[1]), m)
 		v, _ := s.minusU2(x)
 		s.store(s.div(x, s.plus(s.expOf(v, lo, hi), f(1))), s.at(p[0]), m)
@@ -112,7 +120,7 @@ func (s *set) geluBackward() {
 	p := s.begin("geluBackward", "(dx, x, dy *float32, n int)", "dx = dy * gelu'(x).", "dx", "x", "dy", "n")
 	lo, hi := s.limits()
 	least, most, one := s.constant(f(-coeff.GeluX)), s.constant(f(coeff.GeluX)), s.constant(f(1))
-	s.rowWide(p[3], func(vectors int, m *mask) {
+	s.rowWide(p[3], 4, func(vectors int, m *mask) {
 		x := s.above(s.below(s.loads(vectors, s.at(p[1]), m), most), least)
 		v, sq := s.minusU2(x)
 		e := s.expOf(v, lo, hi)

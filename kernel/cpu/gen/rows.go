@@ -111,6 +111,21 @@ func (s *set) groups(rows reg.GPVirtual, many int, body func(r int)) {
 	Label(done)
 }
 
+// blocks calls body for so many rows at a time, and for those that are left; it uses block up. rows must be positive and are used up.
+func (s *set) blocks(rows reg.GPVirtual, many int, body func(block reg.GPVirtual)) {
+	s.labels++
+	loop := fmt.Sprintf("block%d", s.labels)
+	Label(loop)
+	block := GP64()
+	MOVQ(I32(int32(many)), block)
+	CMPQ(rows, block)
+	CMOVQLT(rows, block)
+	SUBQ(block, rows)
+	body(block)
+	TESTQ(rows, rows)
+	JNZ(LabelRef(loop))
+}
+
 // pairs calls body for two rows at a time and, where rows are odd, for the last one; rows must be positive.
 func (s *set) pairs(rows reg.GPVirtual, body func(r int)) { s.groups(rows, 2, body) }
 

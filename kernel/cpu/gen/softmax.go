@@ -15,7 +15,6 @@ func (s *set) softmax() {
 		"e = exp(scale*e - max) by rows, stats their maxima and sums; rows > 0.", "e", "ld", "rows", "n", "grow", "stats")
 	e, ld, rows, n, grow, stats := p[0], p[1], p[2], p[3], p[4], p[5]
 	scale, none := s.param("scale"), s.constant(f(math.Inf(-1)))
-	zero := s.constant(f(0))
 	lo, _ := s.limits()
 	SHLQ(Imm(2), ld)
 	s.quads(rows, n, grow, func(q *quad) {
@@ -32,42 +31,49 @@ func (s *set) softmax() {
 		ADDQ(Imm(8*4), stats)
 		q.goOn(ld, e)
 	})
-	// The maximum of one row is waited for while that of the next one is looked for.
-	s.pairs(rows, func(r int) {
-		es, ns := []reg.GPVirtual{e}, []reg.GPVirtual{n}
-		if r == 2 {
-			e2, n2 := GP64(), GP64()
-			LEAQ(Mem{Base: e, Index: ld, Scale: 1}, e2)
-			LEAQ(Mem{Base: n, Index: grow, Scale: 1}, n2)
-			es, ns = append(es, e2), append(ns, n2)
-		}
-		for i := range r {
+	// The maximum of one row is waited for while those of the next ones are looked for.
+	s.blocks(rows, 4, func(block reg.GPVirtual) {
+		row, length, max, left := GP64(), GP64(), GP64(), GP64()
+		MOVQ(e, row)
+		MOVQ(n, length)
+		MOVQ(stats, max)
+		MOVQ(block, left)
+		s.times(left, func() {
 			acc := s.vec()
 			s.move(acc, none)
-			s.rowWide(ns[i], func(vectors int, m *mask) {
-				x := s.keep(s.mul(s.loads(vectors, s.at(es[i]), m), scale), none, m)
+			s.rowWide(length, 4, func(vectors int, m *mask) {
+				x := s.keep(s.mul(s.loads(vectors, s.at(row), m), scale), none, m)
 				for h := range x {
 					to := acc[h%len(acc)]
 					VMAXPS(to, x[h], to)
 				}
 			})
-			VMOVSS(s.fold(acc, maximum), Mem{Base: stats, Disp: 8 * i})
-		}
-		for i := range r {
-			max, total := s.spread(Mem{Base: stats, Disp: 8 * i}), s.zeros()
-			s.rowWide(ns[i], func(vectors int, m *mask) {
-				x := s.mul(s.loads(vectors, s.at(es[i]), m), scale) // again, since to store and to load it would take longer
-				x = s.expBelow(s.sub(x, max), lo)
-				s.store(x, s.at(es[i]), m)
-				s.addTo(total, s.keep(x, zero, m))
+			VMOVSS(s.fold(acc, maximum), Mem{Base: max})
+			ADDQ(Imm(8), max)
+			ADDQ(ld, row)
+			ADDQ(grow, length)
+		})
+		s.times(block, func() {
+			max, total := s.spread(Mem{Base: stats}), s.zeros()
+			s.rowWide(n, 8, func(vectors int, m *mask) {
+				x := s.mul(s.loads(vectors, s.at(e), m), scale) // again, since to store and to load it would take longer
+				x = s.sub(x, max)
+				if s.zmm {
+					x = s.exp(x) // farBelow stands in for the limit
+				} else {
+					x = s.expBelow(x, lo)
+				}
+				s.store(x, s.at(e), m)
+				s.addTo(total, s.exists(x, m))
 			})
-			VMOVSS(s.fold(total, sum), Mem{Base: stats, Disp: 8*i + 4})
-		}
-		ADDQ(Imm(uint64(8*r)), stats)
-		for range r {
+			if s.zmm {
+				s.farBelow(e, n, total)
+			}
+			VMOVSS(s.fold(total, sum), Mem{Base: stats, Disp: 4})
+			ADDQ(Imm(8), stats)
 			ADDQ(ld, e)
 			ADDQ(grow, n)
-		}
+		})
 	})
 	s.end()
 }
@@ -94,7 +100,7 @@ func (s *set) softmaxBackward() {
 	s.times(rows, func() {
 		scale, invs := s.param("scale"), s.inverse(Mem{Base: stats, Disp: 4})
 		max, del := s.spread(Mem{Base: stats}), s.spread(Mem{Base: delta})
-		s.rowWide(n, func(vectors int, m *mask) {
+		s.rowWide(n, 8, func(vectors int, m *mask) {
 			x := s.sub(s.mul(s.loads(vectors, s.at(e), m), scale), max)
 			x = s.mul(s.expOf(x, lo, hi), invs)
 			s.store(x, s.at(e), m)
@@ -108,6 +114,23 @@ func (s *set) softmaxBackward() {
 		ADDQ(grow, n)
 	})
 	s.end()
+}
+
+// farBelow repairs a row of AVX-512 with numbers so far below the maximum that exp made +Inf of them: none is +Inf by itself. It makes
+// them 0 and sums up again.
+func (s *set) farBelow(e, n reg.GPVirtual, total vector) {
+	zero, inf, infinite := s.constant(f(0)), s.constant(f(math.Inf(1))), K()
+	VCMPPS(Imm(notBelow), inf[0], total[0], infinite)
+	KORTESTW(infinite, infinite)
+	JZ(LabelRef("finite"))
+	s.move(total, zero)
+	s.row(n, func(m *mask) {
+		x := s.load(s.at(e), m)
+		x = s.where(x, equal, inf, zero, x)
+		s.store(x, s.at(e), m)
+		s.addTo(total, x)
+	})
+	Label("finite")
 }
 
 // inverse is 1/x in all lanes.

@@ -81,6 +81,14 @@ func (s *set) plus(a vector, b any) vector { return s.each(VADDPS, a, b) }
 func (s *set) sub(a vector, b any) vector  { return s.each(VSUBPS, a, b) }
 func (s *set) div(a vector, b any) vector  { return s.each(VDIVPS, a, b) }
 
+// minusProduct makes x - a*b of x, where a*b is exact: then it is the same in one rounding.
+func (s *set) minusProduct(x, a vector, b any) vector {
+	for h := range x {
+		VFNMADD231PS(half(b, h), a[h], x[h])
+	}
+	return x
+}
+
 // above is "if x < lo { x = lo }", below "if x > hi { x = hi }", greater "if x > m { m = x }". Where there is no order,
 // VMAXPS and VMINPS return their second source: so NaN in x stays in the first two and is passed over in the third.
 func (s *set) above(x, lo vector) vector  { return s.each(VMAXPS, lo, x) }
@@ -172,9 +180,11 @@ func (s *set) exists(x vector, m *mask) vector {
 	return v
 }
 
-// Comparisons, as VCMPPS numbers them. Only notBelowOrEqual and unordered are true of NaN.
+// Comparisons, as VCMPPS numbers them. Only unordered, notBelow and notBelowOrEqual are true of NaN.
 const (
+	equal           = 0
 	unordered       = 3
+	notBelow        = 5
 	notBelowOrEqual = 6
 	ordered         = 7
 	above           = 30
@@ -298,7 +308,7 @@ func (s *set) rowBy(n reg.GPVirtual, many int, body func(vectors int, m *mask)) 
 		JLT(LabelRef(next))
 		Label(loop)
 		body(vectors, nil)
-		ADDQ(U32(uint32(64*vectors)), s.j) // Imm would take 16 bits for 256, and ADDQ does not
+		ADDQ(U32(uint32(64*vectors)), s.j) // Imm would take 16 bits for 256 and more, and ADDQ does not
 		SUBQ(Imm(uint64(16*vectors)), s.left)
 		JGE(LabelRef(loop))
 		Label(next)
@@ -309,14 +319,13 @@ func (s *set) rowBy(n reg.GPVirtual, many int, body func(vectors int, m *mask)) 
 	Label(done)
 }
 
-// rowWide is row with several vectors side by side where there are registers for it: so that an exponential, which is a long
-// chain, need not wait for itself.
-func (s *set) rowWide(n reg.GPVirtual, body func(vectors int, m *mask)) {
-	if s.zmm {
-		s.rowBy(n, 4, body)
-	} else {
-		s.rowBy(n, 1, body)
+// rowWide is rowBy where there are registers for it, and otherwise row: so that an exponential, which is a long chain, need not wait
+// for itself.
+func (s *set) rowWide(n reg.GPVirtual, many int, body func(vectors int, m *mask)) {
+	if !s.zmm {
+		many = 1
 	}
+	s.rowBy(n, many, body)
 }
 
 // wholes calls body for each vector of n elements, a positive multiple of 16.

@@ -50,7 +50,7 @@ type tile struct {
 
 	a          []reg.GPVirtual // one pointer for each four rows of A
 	ars, ars3  reg.GPVirtual   // once and three times the distance of A's rows, in bytes
-	acs        reg.GPVirtual
+	acs, acs5  reg.GPVirtual   // once and five times the distance of A's columns
 	b, brs     reg.GPVirtual
 	c, ldc, k  reg.GPVirtual
 	vec        func() reg.VecVirtual
@@ -81,8 +81,9 @@ func (t *tile) begin(name, doc string) {
 		LEAQ(Mem{Base: t.a[len(t.a)-1], Index: t.ars, Scale: 4}, next)
 		t.a = append(t.a, next)
 	}
-	t.ars3 = GP64()
+	t.ars3, t.acs5 = GP64(), GP64()
 	LEAQ(Mem{Base: t.ars, Index: t.ars, Scale: 2}, t.ars3)
+	LEAQ(Mem{Base: t.acs, Index: t.acs, Scale: 4}, t.acs5)
 	t.b, t.brs = load("b", false), load("brs", true)
 	t.c, t.ldc = load("c", false), load("ldc", true)
 }
@@ -130,11 +131,12 @@ func (t *tile) ahead() {
 	}
 }
 
-// aheadA has fetched what the tile below needs of A eight steps later, if A is stored by columns: they may be pages apart, where no
-// processor expects the next one to be.
+// aheadA has fetched what this tile needs of A twenty steps later, and the tile below eight steps later, if A is stored by columns:
+// they may be pages apart, where no processor expects the next one to be.
 func (t *tile) aheadA() {
 	const least = 6 // rows; a lower tile has nothing below it that is worth it
 	if t.rows >= least {
+		PREFETCHT0(Mem{Base: t.a[0], Index: t.acs5, Scale: 4, Disp: 4*t.rows - 4})
 		PREFETCHT1(Mem{Base: t.a[0], Index: t.acs, Scale: 8, Disp: 4 * t.rows})
 	}
 }
