@@ -144,9 +144,9 @@ func TestStepTime(t *testing.T) {
 			t.Errorf("%s: %v s, want %v", c.name, got, c.want)
 		}
 	}
-	for _, c := range []struct{ peers, copies, want int }{{1, 0, 0}, {2, 0, 4}, {2, 1, 5}, {4, 0, 6}, {4, 1, 7}} {
-		if got := messages(c.peers, c.copies); got != c.want {
-			t.Errorf("%d peers, %d copies: %d messages, want %d", c.peers, c.copies, got, c.want)
+	for _, c := range []struct{ peers, want int }{{1, 0}, {2, 4}, {4, 6}} {
+		if got := messages(c.peers); got != c.want {
+			t.Errorf("%d peers: %d messages, want %d", c.peers, got, c.want)
 		}
 	}
 }

@@ -98,20 +98,17 @@ func (t *task) travel(cfg *PlanConfig, views []fsdp.View, f forecast, packed flo
 		start: way * float64(min(1, gathers)),
 		first: byteTime*float64(first) + way*float64(min(1, gathers)),
 		last:  byteTime * float64(last),
-		end:   way * float64(messages(cfg.Peers, t.copies(cfg.Peers))),
+		end:   way * float64(messages(cfg.Peers)),
 	}
 }
 
 // messages is how many must arrive, one after another, from the moment when the last gradient is computed to the commit of
 // the step everywhere.
-func messages(peers, copies int) int {
+func messages(peers int) int {
 	if peers == 1 {
 		return 0
 	}
-	n := 2 + 1 + 1 // a gradient and that it has arrived, Ready, the commit
-	if copies > 0 {
-		n++ // the sum, for backups, comes between
-	}
+	n := 4 // a gradient, its sum for backups or that it has arrived, Ready, the commit
 	if peers > 2 {
 		n += 2 // the other voters say that they have the log's entry
 	}

@@ -99,7 +99,7 @@ type Point struct {
 
 // Phases of a Point.
 const (
-	PhaseGather     = "gather"     // before waiting for a unit
+	PhaseGather     = "gather"     // before waiting for a unit; for the first before asking for it
 	PhaseForward    = "forward"    // before a stage's forward pass
 	PhaseBackward   = "backward"   // before a stage's backward pass
 	PhaseReduce     = "reduce"     // before a unit's gradient is given away, and before waiting for the own sums

@@ -24,6 +24,15 @@ func (a *attempt) share(step, m int) Share {
 	return shares[a.e.rank]
 }
 
+// setOut begins a walk by plan: the first units travel while the samples are read.
+func (a *attempt) setOut(plan walk) {
+	a.inflight, a.planned = nil, 0
+	if a.takes[a.e.rank] {
+		a.e.at(PhaseGather, plan.gathers[0])
+		a.postAhead(plan)
+	}
+}
+
 // acquire returns when the unit is whole on the device, and sets out for the next ones of the plan. A member that computes
 // nothing only gives its part.
 func (a *attempt) acquire(plan walk, unit int) error {
@@ -36,7 +45,11 @@ func (a *attempt) acquire(plan walk, unit int) error {
 	if idle && (a.planned == len(plan.gathers) || plan.gathers[a.planned] != unit) {
 		return nil
 	}
-	e.at(PhaseGather, unit)
+	if !idle && a.planned == len(a.inflight) { // the first: its Point was before it set out
+		e.cfg.Comm.SetPhase(PhaseGather, unit)
+	} else {
+		e.at(PhaseGather, unit)
+	}
 	if idle {
 		a.post(plan)
 		a.inflight = nil

@@ -147,7 +147,8 @@ func (a *attempt) gradientDone(unit, source, microbatches int) error {
 	return nil
 }
 
-// reduced waits until everything that this member holds or is to hold is whole, here and on its backups.
+// reduced waits until everything that this member holds or is to hold is whole. That its backups have their copies they say
+// by their own Ready, without which nothing is committed.
 func (a *attempt) reduced() error {
 	defer a.e.did(a.e.doing(TraceSum, -1))
 	if err := a.returned(&a.sending, 0); err != nil {
@@ -167,9 +168,6 @@ func (a *attempt) reduced() error {
 		case <-a.ctx.Done():
 			return a.check()
 		}
-	}
-	if err := a.returned(&a.backups, 0); err != nil {
-		return err
 	}
 	return a.returned(&a.filling, 0)
 }

@@ -85,6 +85,7 @@ func (a *attempt) forwardBackward(said *ready) error {
 	order := e.cfg.Order(e.step)
 	list := microbatches(len(order), e.cfg.Hyper.Microbatch)
 	share := a.share(e.step, len(list))
+	a.setOut(e.train)
 	w, err := e.load(e.cfg.Train, order, list[share.First:share.Last])
 	if err != nil {
 		return err
@@ -112,7 +113,6 @@ func (a *attempt) forwardBackward(said *ready) error {
 // 2106.02679), with the next unit on its way while one is computed.
 func (a *attempt) walk(plan walk, w *work) error {
 	e := a.e
-	a.inflight, a.planned = nil, 0
 	for _, v := range plan.visits {
 		if err := a.acquire(plan, v.unit); err != nil {
 			return err
@@ -360,6 +360,7 @@ func (a *attempt) evaluate(said *ready) error {
 		for round := 0; round*per < len(list); round++ {
 			part := list[round*per : min(len(list), (round+1)*per)]
 			s := a.share(round, len(part))
+			a.setOut(e.eval)
 			w, err := e.load(e.cfg.Eval, order, part[s.First:s.Last])
 			if err != nil {
 				return err

@@ -22,7 +22,7 @@ const (
 	TraceForward  EventKind = "forward"  // a stage's forward pass over all microbatches
 	TraceBackward EventKind = "backward" // a stage's backward pass over all microbatches
 	TraceGive     EventKind = "give"     // until a unit's gradient is on its way
-	TraceSum      EventKind = "sum"      // after the last gradient, until all sums are whole here and on their backups
+	TraceSum      EventKind = "sum"      // after the last gradient, until all sums are whole here
 	TraceCommit   EventKind = "commit"   // from being ready to the entry that ends the attempt
 	TraceUpdate   EventKind = "update"   // AdamW on all that is held here of a unit
 	TraceHash     EventKind = "hash"     // hashing the own shards, to compare or record them

@@ -21,6 +21,7 @@ func TestRulesMatter(t *testing.T) {
 		{"2 own term first", []string{"12"}, 340, func(s *setup) { s.flaps, s.broken.early = true, true }},
 		{"5 ready is repeated", []string{"12"}, 0, func(s *setup) { s.broken.readyOnce = true }},
 		{"6 fillers are no holders", []string{"3", "4", "5"}, 0, func(s *setup) { s.broken.fillersOwn = true }},
+		{"6 holders have their copies", []string{"5"}, 0, func(s *setup) { s.hasty = true }},
 		{"8 the last holder stays", []string{"4"}, 0, func(s *setup) { s.broken.dropLast = true }},
 		{"22 who restores can read", []string{"8"}, 0, func(s *setup) { s.saving(uint64(s.peers)); s.broken.allRestore = true }},
 		{"22 a restore goes back", []string{"3", "4"}, 0, func(s *setup) { s.saving(uint64(s.peers)); s.broken.keepStep = true }},

@@ -14,13 +14,12 @@ const (
 	frameGradient                  // sums over the sender's microbatches, for the receiver's ranges
 	frameForward                   // reduced gradients of the sender's ranges, for a backup or for one that is being filled
 	frameState                     // a range's value: a fill
-	frameAck                       // the receiver has what kind of says
+	frameAck                       // the receiver has been filled with a range
 )
 
 // frame is a piece of data between two members. Links carry frames whole and perhaps twice, in any order.
 type frame struct {
 	kind   frameKind
-	of     frameKind // of an ack
 	fence  uint64
 	from   uint64 // member id
 	step   int64
@@ -54,7 +53,7 @@ type attempt struct {
 	reduced map[int]uint64 // gradients of all microbatches, own and forwarded
 	filled  map[int]piece  // received
 	owed    map[uint64]int // acks that are still to come, by member
-	acks    map[[3]uint64]bool
+	acks    map[[2]uint64]bool
 	report  report
 	ready   bool
 }
@@ -169,7 +168,7 @@ func (en *engine) begin(e Entry) {
 	}
 	en.att = &attempt{fence: e.Fence, step: step, exps: exps, fills: e.Fills, shares: en.w.toy.deal(step, work),
 		params: make([]uint64, len(en.w.toy.ranges)), sums: map[int]uint64{}, sources: map[uint64]bool{}, reduced: map[int]uint64{},
-		filled: map[int]piece{}, owed: map[uint64]int{}, acks: map[[3]uint64]bool{}, report: report{Step: step, Exps: exps}}
+		filled: map[int]piece{}, owed: map[uint64]int{}, acks: map[[2]uint64]bool{}, report: report{Step: step, Exps: exps}}
 	en.fill()
 	en.giveParams()
 	waiting := en.ahead
@@ -271,15 +270,13 @@ func (en *engine) accept(f *frame) {
 		}
 	case frameState:
 		a.filled[f.ranges[0]] = piece{f.values[0], f.step}
+		en.send(f.from, frame{kind: frameAck, ranges: f.ranges})
 	case frameAck:
-		key := [3]uint64{f.from, uint64(f.of), uint64(f.ranges[0])}
+		key := [2]uint64{f.from, uint64(f.ranges[0])}
 		if !a.acks[key] {
 			a.acks[key] = true
 			a.owed[f.from]--
 		}
-	}
-	if f.kind == frameForward || f.kind == frameState {
-		en.send(f.from, frame{kind: frameAck, of: f.kind, ranges: f.ranges})
 	}
 }
 
@@ -369,7 +366,7 @@ func (en *engine) reduce(mine []int) {
 			}
 		}
 		if len(f.ranges) > 0 {
-			en.owe(rank, f)
+			en.send(en.view.Members[rank].ID, f)
 		}
 	}
 }
@@ -410,7 +407,7 @@ func (en *engine) waiting() (ids []uint64) {
 		_, reduced := a.reduced[r]
 		_, filled := a.filled[r]
 		fill := slices.Contains(a.fills, place.Fill{Range: r, To: en.view.Rank})
-		if !reduced && (fill || en.place.Holds(r, en.view.Rank)) || fill && !filled {
+		if !reduced && !en.w.setup.hasty && (fill || en.place.Holds(r, en.view.Rank)) || fill && !filled {
 			wait(owner)
 		}
 	}

@@ -59,6 +59,7 @@ type setup struct {
 	disks          bool // every daemon can read every checkpoint
 	flaps          bool // leaders are cut off again and again, for about as long as an election takes
 	broken         broken
+	hasty          bool // nobody waits for the sums of what it holds for others (against PROTOCOL.md 6)
 	burst          bool // after a stop, missed ticks come in one burst before all input (against PROTOCOL.md 14)
 }
 
