@@ -162,6 +162,11 @@ type Engine struct {
 	clock   time.Time
 	spare   byteList
 	batch   model.Batch // that was read last; its memory serves the next one
+	loaded  work        // of the last walk; likewise
+	unused  []*model.Ctx
+	params  []kernel.Buffer // of the stage that is computed
+	grads   []kernel.Buffer // of these
+	maxima  []float32       // of these
 	res     *Result
 	watch   stopwatch
 	lane    lane

@@ -153,11 +153,6 @@ func (a u128) add(b u128) u128 {
 	return u128{hi, lo}
 }
 
-func (a u128) big() *big.Int {
-	b := new(big.Int).SetUint64(a.Hi)
-	return b.Or(b.Lsh(b, 64), new(big.Int).SetUint64(a.Lo))
-}
-
 // u128Of is the number that SumSquares writes as four words, the lowest first.
 func u128Of(words [4]int32) u128 {
 	two := func(lo, hi int32) uint64 { return uint64(uint32(hi))<<32 | uint64(uint32(lo)) }
@@ -181,7 +176,7 @@ func addInto(acc []int32, data []byte) {
 // gradientNorm is the Euclidean norm of the mean gradient: sqrt(sum over tensors of squares[t] * 2^(2(exps[t]-f))) /
 // count, exact but for the one rounding to prec bits at the end.
 func gradientNorm(squares []u128, exps []int16, f int, count int64) *big.Float {
-	sum := new(big.Int)
+	var sum, square, low big.Int
 	base := math.MaxInt
 	for t, e := range exps {
 		if e != expZero && squares[t] != (u128{}) {
@@ -190,15 +185,16 @@ func gradientNorm(squares []u128, exps []int16, f int, count int64) *big.Float {
 	}
 	for t, e := range exps {
 		if e != expZero && squares[t] != (u128{}) {
-			s := squares[t].big()
-			sum.Add(sum, s.Lsh(s, uint(2*(int(e)-f)-base)))
+			square.Lsh(square.SetUint64(squares[t].Hi), 64)
+			square.Or(&square, low.SetUint64(squares[t].Lo))
+			sum.Add(&sum, square.Lsh(&square, uint(2*(int(e)-f)-base)))
 		}
 	}
 	norm := new(big.Float).SetPrec(128)
 	if sum.Sign() == 0 || count == 0 {
 		return norm
 	}
-	x := new(big.Float).SetPrec(uint(max(128, sum.BitLen()))).SetInt(sum)
+	x := new(big.Float).SetPrec(uint(max(128, sum.BitLen()))).SetInt(&sum)
 	norm.Sqrt(x)
 	norm.SetMantExp(norm, base/2)
 	return norm.Quo(norm, new(big.Float).SetInt64(count))

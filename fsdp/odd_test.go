@@ -285,6 +285,11 @@ func TestGradientNorm(t *testing.T) {
 	}
 }
 
+func (a u128) big() *big.Int {
+	b := new(big.Int).SetUint64(a.Hi)
+	return b.Or(b.Lsh(b, 64), new(big.Int).SetUint64(a.Lo))
+}
+
 func sumOf(squares []u128, exps []int16, f int, count float64) float64 {
 	var s float64
 	for t, q := range squares {

@@ -15,7 +15,7 @@ import (
 // work is a member's part of one global batch: for each microbatch its data, the input of every stage, and what the
 // stages keep.
 type work struct {
-	batches []*model.DeviceBatch
+	batches []model.DeviceBatch
 	first   int   // place of the first one in the global batch's list
 	counts  []int // labels per microbatch that are not ignored
 	inputs  [][]kernel.Buffer
@@ -162,10 +162,13 @@ func (a *attempt) visit(v visit, w *work, training bool) error {
 func (e *Engine) load(data Dataset, order []int, list [][2]int) (*work, error) {
 	e.cfg.Comm.SetPhase(phaseData, -1)
 	defer e.did(e.doing(TraceLoad, -1))
-	w := &work{grads: make([]kernel.Buffer, len(list))}
-	for range e.stages {
-		w.inputs = append(w.inputs, make([]kernel.Buffer, len(list)))
-		w.kept = append(w.kept, make([]*model.Ctx, len(list)))
+	w := &e.loaded
+	*w = work{batches: w.batches[:0], counts: w.counts[:0], inputs: w.inputs, kept: w.kept, grads: zeroed(w.grads, len(list))}
+	if w.inputs == nil {
+		w.inputs, w.kept = make([][]kernel.Buffer, len(e.stages)), make([][]*model.Ctx, len(e.stages))
+	}
+	for s := range e.stages {
+		w.inputs[s], w.kept[s] = zeroed(w.inputs[s], len(list)), zeroed(w.kept[s], len(list))
 	}
 	b := &e.batch
 	for _, mb := range list {
@@ -179,21 +182,46 @@ func (e *Engine) load(data Dataset, order []int, list [][2]int) (*work, error) {
 	return w, nil
 }
 
+// zeroed is n zeros, in the memory of s if that is enough.
+func zeroed[T any](s []T, n int) []T {
+	s = slices.Grow(s[:0], n)[:n]
+	clear(s)
+	return s
+}
+
 func (w *work) free(dev kernel.Device) {
 	for _, b := range w.batches {
 		b.Free(dev)
 	}
 }
 
-// tensors are the whole tensors of a stage, as windows on its gathered unit.
+// context is one for a stage and a microbatch, which goes back to e.unused once it is dropped.
+func (e *Engine) context(b model.DeviceBatch) *model.Ctx {
+	n := len(e.unused)
+	if n == 0 {
+		return model.NewCtx(e.dev, b)
+	}
+	c := e.unused[n-1]
+	e.unused = e.unused[:n-1]
+	c.Reset(b)
+	return c
+}
+
+// forget frees what c has kept.
+func (e *Engine) forget(c *model.Ctx) {
+	c.Drop()
+	e.unused = append(e.unused, c)
+}
+
+// tensors are the whole tensors of a stage, as windows on its gathered unit. They are valid until the next call.
 func (e *Engine) tensors(stage int) []kernel.Buffer {
 	u := e.units[e.stages[stage].Unit]
-	var list []kernel.Buffer
+	e.params = e.params[:0]
 	for _, t := range e.layout.stages[stage] {
 		s := u.span(t)
-		list = append(list, u.full.Slice(s.Off, s.N))
+		e.params = append(e.params, u.full.Slice(s.Off, s.N))
 	}
-	return list
+	return e.params
 }
 
 // forwardStage computes a stage for each microbatch, as long as the attempt goes on. The last stage yields the losses.
@@ -205,7 +233,7 @@ func (a *attempt) forwardStage(stage int, w *work, training bool) {
 			return
 		}
 		x := w.inputs[stage][j]
-		c := model.NewCtx(e.dev, b)
+		c := e.context(b)
 		c.KeepAll = training && e.cfg.Recompute == RecomputeNever
 		y := e.stages[stage].Layer.Forward(c, p, x)
 		c.EndCall()
@@ -216,11 +244,11 @@ func (a *attempt) forwardStage(stage int, w *work, training bool) {
 		}
 		switch {
 		case !training:
-			c.Drop()
+			e.forget(c)
 			e.dev.Free(x)
 		case e.cfg.Recompute == RecomputeAlways,
 			e.cfg.Recompute == RecomputeAuto && e.dev.Meter().Live(kernel.Activations) > e.cfg.ActivationBudget:
-			c.Drop()
+			e.forget(c)
 		default:
 			w.kept[stage][j] = c
 		}
@@ -282,7 +310,8 @@ func (a *attempt) backward(stage int, w *work) {
 	grad := e.dev.Alloc(kernel.GradientWork, kernel.F32, size)
 	maxima := e.dev.Alloc(kernel.GradientWork, kernel.F32, len(ids)*len(w.batches))
 	e.dev.Zero(maxima)
-	dp := make([]kernel.Buffer, len(ids)) // zero Buffers for frozen tensors
+	e.grads = zeroed(e.grads, len(ids))
+	dp := e.grads // zero Buffers for frozen tensors
 	at := 0
 	for i, t := range ids {
 		if s := u.span(t); !s.Frozen {
@@ -304,9 +333,9 @@ func (a *attempt) backward(stage int, w *work) {
 			e.format.collect(e, u.work.Slice(s.Off, s.N), dp[i], summand{s.Param.Name, e.exps[t], stage, w.first + j})
 		}
 	}
-	seen := make([]float32, maxima.Len)
-	if e.dev.Download(kernel.Bytes(seen), maxima) == nil {
-		for i, x := range seen {
+	e.maxima = zeroed(e.maxima, maxima.Len)
+	if e.dev.Download(kernel.Bytes(e.maxima), maxima) == nil {
+		for i, x := range e.maxima {
 			t := ids[i%len(ids)]
 			w.said.Max[t] = max(w.said.Max[t], exponentOf(x))
 		}
@@ -329,7 +358,7 @@ func (e *Engine) backwardOne(stage, j int, w *work, p, dp []kernel.Buffer) {
 	layer, x := e.stages[stage].Layer, w.inputs[stage][j]
 	c := w.kept[stage][j]
 	if c == nil {
-		c = model.NewCtx(e.dev, w.batches[j])
+		c = e.context(w.batches[j])
 		e.dev.Free(layer.Forward(c, p, x))
 		c.EndCall()
 	}
@@ -338,7 +367,7 @@ func (e *Engine) backwardOne(stage, j int, w *work, p, dp []kernel.Buffer) {
 	}
 	dx := layer.Backward(c, p, dp, x, w.grads[j])
 	c.EndCall()
-	c.Drop()
+	e.forget(c)
 	w.kept[stage][j] = nil
 	e.dev.Free(w.grads[j])
 	e.dev.Free(x)

@@ -17,8 +17,8 @@ type Checked struct {
 
 // Host is what Checked needs of a device.
 type Host interface {
-	// Owns says whether m is memory of this device and not freed.
-	Owns(m Memory) bool
+	// Owns says whether b, which is not the zero Buffer, is memory of this device and not freed.
+	Owns(b Buffer) bool
 	// Fail records a fault; the device keeps the first.
 	Fail(err error)
 	// Cancelled is not nil once ops are to do nothing any more.
@@ -101,7 +101,7 @@ func (c *Checked) fault(args []arg, i int) string {
 		return ""
 	case a.b.Mem == nil:
 		return fmt.Sprintf("is no buffer, want %v of length %d", a.t, a.n)
-	case !c.Host.Owns(a.b.Mem):
+	case !c.Host.Owns(a.b):
 		return "is freed, or belongs to another device"
 	case a.b.Mem.DType() != a.t || a.b.Len != a.n || a.n < 0:
 		return fmt.Sprintf("is %v of length %d, want %v of length %d", a.b.Mem.DType(), a.b.Len, a.t, a.n)
@@ -142,7 +142,7 @@ func lengths(n int) dims           { return dims{"n", [5]int{n}} }
 // name, Upload or Download.
 func CheckTransfer(h Host, op string, b Buffer, size int) bool {
 	switch {
-	case b.None() || !h.Owns(b.Mem):
+	case b.None() || !h.Owns(b):
 		h.Fail(fmt.Errorf("kernel: %s: no buffer, or one that is freed or belongs to another device", op))
 	case b.Off < 0 || b.Len < 0 || b.Off > b.Mem.Len()-b.Len || size != b.Len*b.Mem.DType().Size():
 		h.Fail(fmt.Errorf("kernel: %s of %d bytes: the buffer has %d elements of %v at offset %d of %d", op, size, b.Len,

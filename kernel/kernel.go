@@ -31,7 +31,7 @@ func (t DType) String() string {
 	return fmt.Sprintf("DType(%d)", uint8(t))
 }
 
-// Memory is one allocation of a device. It means something to that device only.
+// Memory is where an allocation of a device lies. It means something to that device only.
 type Memory interface {
 	DType() DType
 	Len() int // elements
@@ -40,8 +40,9 @@ type Memory interface {
 // Buffer is a window on a device's memory: Len elements from element Off on. The zero Buffer is "none". A Buffer is a
 // value: Slice makes no copy, and only the Buffer that Alloc returned is given to Free.
 type Buffer struct {
-	Mem      Memory
-	Off, Len int
+	Mem        Memory
+	Off, Len   int
+	Generation int // of Mem, which a device may use again after Free: the Buffer that was freed stays invalid
 }
 
 // None says whether b is the zero Buffer.
@@ -51,9 +52,9 @@ func (b Buffer) None() bool { return b.Mem == nil }
 // Buffer of negative length, which every op refuses.
 func (b Buffer) Slice(lo, n int) Buffer {
 	if lo < 0 || n < 0 || lo+n > b.Len {
-		return Buffer{Mem: b.Mem, Off: b.Off, Len: -1}
+		lo, n = 0, -1
 	}
-	return Buffer{Mem: b.Mem, Off: b.Off + lo, Len: n}
+	return Buffer{Mem: b.Mem, Off: b.Off + lo, Len: n, Generation: b.Generation}
 }
 
 // Trans says which operand of a product is stored transposed.

@@ -23,8 +23,15 @@ type Ctx struct {
 }
 
 // NewCtx makes the context for one stage and one microbatch that lies on dev.
-func NewCtx(dev kernel.Device, in *DeviceBatch) *Ctx {
-	return &Ctx{Ops: dev, N: in.N, Input: in.Input, Tokens: in.Tokens, Labels: in.Labels, dev: dev}
+func NewCtx(dev kernel.Device, in DeviceBatch) *Ctx {
+	c := &Ctx{dev: dev}
+	c.Reset(in)
+	return c
+}
+
+// Reset makes c, which was dropped, the context for another stage or microbatch.
+func (c *Ctx) Reset(in DeviceBatch) {
+	*c = Ctx{Ops: c.dev, N: in.N, Input: in.Input, Tokens: in.Tokens, Labels: in.Labels, dev: c.dev, temps: c.temps, kept: c.kept}
 }
 
 // AllowFrozen lets Backward be called with zero Buffers among dp, for parameters whose gradients nobody wants.
@@ -86,8 +93,8 @@ type DeviceBatch struct {
 }
 
 // UploadBatch copies b to dev.
-func UploadBatch(dev kernel.Device, b *Batch) *DeviceBatch {
-	d := &DeviceBatch{N: b.N}
+func UploadBatch(dev kernel.Device, b *Batch) DeviceBatch {
+	d := DeviceBatch{N: b.N}
 	if len(b.Floats) > 0 {
 		d.Input = dev.Alloc(kernel.Activations, kernel.F32, len(b.Floats))
 		dev.Upload(d.Input, kernel.Bytes(b.Floats))
@@ -104,7 +111,7 @@ func UploadBatch(dev kernel.Device, b *Batch) *DeviceBatch {
 }
 
 // Free gives the batch's memory back.
-func (d *DeviceBatch) Free(dev kernel.Device) {
+func (d DeviceBatch) Free(dev kernel.Device) {
 	dev.Free(d.Input)
 	dev.Free(d.Tokens)
 	dev.Free(d.Labels)

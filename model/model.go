@@ -98,6 +98,8 @@ type Batch struct {
 	Floats []float32
 	Tokens []int32
 	Labels []int32
+
+	spare []float32 // for EncodeBatch
 }
 
 // Count is the number of labels that are not ignored: the weight of the batch in the mean loss.

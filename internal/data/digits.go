@@ -2,6 +2,7 @@ package data
 
 import (
 	"fmt"
+	"sync"
 
 	"shoal/model"
 )
@@ -39,6 +40,8 @@ const HeldOut = 1 << 32
 type Digits struct {
 	cfg    DigitsConfig
 	glyphs [10][][][]point // [label][variant][stroke][corner]
+
+	canvases sync.Pool // of *canvas
 }
 
 // NewDigits checks cfg and prepares the glyphs.
@@ -90,7 +93,11 @@ func (d *Digits) Read(indices []int, b *model.Batch) error {
 	b.N, b.Tokens = len(indices), b.Tokens[:0]
 	b.Floats = resize(b.Floats, len(indices)*size)
 	b.Labels = resize(b.Labels, len(indices))
-	c := newCanvas(d.cfg.Image)
+	c, ok := d.canvases.Get().(*canvas)
+	if !ok {
+		c = newCanvas(d.cfg.Image)
+	}
+	defer d.canvases.Put(c)
 	for n, i := range indices {
 		b.Labels[n] = int32(d.draw(c, d.cfg.First+uint64(i)))
 		c.develop(b.Floats[n*size : (n+1)*size])

@@ -22,14 +22,9 @@ func (o *ops) attn(qkv, stats kernel.Buffer, s kernel.AttentionShape) attn {
 	return attn{ops: o, s: s, c: c, ld: 3 * c, scale: ref.AttentionScale(s.D), qkv: f32(qkv), stats: f32(stats)}
 }
 
-// eachHead calls f for every head: b and h number it.
-func (a *attn) eachHead(f func(s *scratch, b, h int)) {
-	work := a.s.T * a.s.T * (a.s.D + 32)
-	a.crew.split(a.s.B*a.s.H, multiplyGrain/8/max(work, 1), func(w, lo, hi int) {
-		for i := lo; i < hi; i++ {
-			f(&a.scratch[w], i/a.s.H, i%a.s.H)
-		}
-	})
+// heads is how attention is split: its items are heads.
+func heads(s kernel.AttentionShape) (total, grain int) {
+	return s.B * s.H, multiplyGrain / 8 / max(s.T*s.T*(s.D+32), 1)
 }
 
 // head is where a head's q, k and v begin, with its part of stats.
@@ -69,50 +64,78 @@ func (r ragged) clearUnseen(m []float32, keys int) {
 	}
 }
 
-// Attention is ref.Attention by products over groups of rows.
-func (o *ops) Attention(y, stats, qkv kernel.Buffer, s kernel.AttentionShape) {
-	a, ys := o.attn(qkv, stats, s), f32(y)
-	a.eachHead(func(sc *scratch, b, h int) {
-		q, k, v, st := a.head(b, h)
-		yh := ys[b*s.T*a.c+h*s.D:]
-		for t0 := 0; t0 < s.T; t0 += attentionGroup {
-			rows, keys := a.group(t0)
-			seen := a.rows(t0, rows, keys)
-			e := sc.floats(0, rows*seen.ld)
-			a.gemm.Gemm(kernel.NT, e, seen.ld, q[t0*a.ld:], a.ld, k, a.ld, rows, keys, s.D, false, &sc.gemm)
-			o.loops.softmax(e, seen, a.scale, st[2*t0:])
-			seen.clearUnseen(e, keys)
-			a.gemm.Gemm(kernel.NN, yh[t0*a.c:], a.c, e, seen.ld, v, a.ld, rows, s.D, keys, false, &sc.gemm)
-			o.loops.divideRows(yh[t0*a.c:], rows, a.c, s.D, st[2*t0:])
-		}
-	})
+type attention struct {
+	attn
+	y []float32
 }
 
-// AttentionBackward is ref.AttentionBackward by products over groups of rows. The chains of dk and dv over rows go from
-// group to group; a position's first group starts them from 0.
+// Attention is ref.Attention by products over groups of rows.
+func (o *ops) Attention(y, stats, qkv kernel.Buffer, s kernel.AttentionShape) {
+	total, grain := heads(s)
+	run(o, &o.args.attention, attention{o.attn(qkv, stats, s), f32(y)}, total, grain)
+}
+
+func (a *attention) do(w, lo, hi int) {
+	for i := lo; i < hi; i++ {
+		a.forward(&a.scratch[w], i/a.s.H, i%a.s.H)
+	}
+}
+
+// forward computes head h of sequence b.
+func (a *attention) forward(sc *scratch, b, h int) {
+	q, k, v, st := a.head(b, h)
+	s, yh := a.s, a.y[b*a.s.T*a.c+h*a.s.D:]
+	for t0 := 0; t0 < s.T; t0 += attentionGroup {
+		rows, keys := a.group(t0)
+		seen := a.rows(t0, rows, keys)
+		e := sc.floats(0, rows*seen.ld)
+		a.gemm.Gemm(kernel.NT, e, seen.ld, q[t0*a.ld:], a.ld, k, a.ld, rows, keys, s.D, false, &sc.gemm)
+		a.loops.softmax(e, seen, a.scale, st[2*t0:])
+		seen.clearUnseen(e, keys)
+		a.gemm.Gemm(kernel.NN, yh[t0*a.c:], a.c, e, seen.ld, v, a.ld, rows, s.D, keys, false, &sc.gemm)
+		a.loops.divideRows(yh[t0*a.c:], rows, a.c, s.D, st[2*t0:])
+	}
+}
+
+type attentionBackward struct {
+	attn
+	dqkv, dy, y []float32
+}
+
+// AttentionBackward is ref.AttentionBackward by products over groups of rows.
 func (o *ops) AttentionBackward(dqkv, dy, y, qkv, stats kernel.Buffer, s kernel.AttentionShape) {
-	a, dyAll, yAll, dAll := o.attn(qkv, stats, s), f32(dy), f32(y), f32(dqkv)
-	a.eachHead(func(sc *scratch, b, h int) {
-		q, k, v, st := a.head(b, h)
-		at := b*s.T*a.c + h*s.D
-		yh, dyh := yAll[at:], dyAll[at:]
-		dq := dAll[b*s.T*a.ld+h*s.D:]
-		dk, dv := dq[a.c:], dq[2*a.c:]
-		for t0 := 0; t0 < s.T; t0 += attentionGroup {
-			rows, keys := a.group(t0)
-			seen := a.rows(t0, rows, keys)
-			p, ds, delta := sc.floats(0, rows*seen.ld), sc.floats(1, rows*seen.ld), sc.floats(2, rows)
-			a.gemm.Gemm(kernel.NT, p, seen.ld, q[t0*a.ld:], a.ld, k, a.ld, rows, keys, s.D, false, &sc.gemm)
-			a.gemm.Gemm(kernel.NT, ds, seen.ld, dyh[t0*a.c:], a.c, v, a.ld, rows, keys, s.D, false, &sc.gemm)
-			o.loops.dotRows(delta, dyh[t0*a.c:], yh[t0*a.c:], a.c, s.D)
-			o.loops.softmaxBackward(p, ds, seen, a.scale, st[2*t0:], delta)
-			seen.clearUnseen(p, keys)
-			seen.clearUnseen(ds, keys)
-			a.gemm.Gemm(kernel.NN, dq[t0*a.ld:], a.ld, ds, seen.ld, k, a.ld, rows, s.D, keys, false, &sc.gemm)
-			a.columns(sc, dk, ds, q[t0*a.ld:], a.ld, t0, rows, keys)
-			a.columns(sc, dv, p, dyh[t0*a.c:], a.c, t0, rows, keys)
-		}
-	})
+	total, grain := heads(s)
+	run(o, &o.args.attentionBackward, attentionBackward{o.attn(qkv, stats, s), f32(dqkv), f32(dy), f32(y)}, total, grain)
+}
+
+func (a *attentionBackward) do(w, lo, hi int) {
+	for i := lo; i < hi; i++ {
+		a.backward(&a.scratch[w], i/a.s.H, i%a.s.H)
+	}
+}
+
+// backward computes head h of sequence b. The chains of dk and dv over rows go from group to group; a position's first group
+// starts them from 0.
+func (a *attentionBackward) backward(sc *scratch, b, h int) {
+	q, k, v, st := a.head(b, h)
+	s, at := a.s, b*a.s.T*a.c+h*a.s.D
+	yh, dyh := a.y[at:], a.dy[at:]
+	dq := a.dqkv[b*s.T*a.ld+h*s.D:]
+	dk, dv := dq[a.c:], dq[2*a.c:]
+	for t0 := 0; t0 < s.T; t0 += attentionGroup {
+		rows, keys := a.group(t0)
+		seen := a.rows(t0, rows, keys)
+		p, ds, delta := sc.floats(0, rows*seen.ld), sc.floats(1, rows*seen.ld), sc.floats(2, rows)
+		a.gemm.Gemm(kernel.NT, p, seen.ld, q[t0*a.ld:], a.ld, k, a.ld, rows, keys, s.D, false, &sc.gemm)
+		a.gemm.Gemm(kernel.NT, ds, seen.ld, dyh[t0*a.c:], a.c, v, a.ld, rows, keys, s.D, false, &sc.gemm)
+		a.loops.dotRows(delta, dyh[t0*a.c:], yh[t0*a.c:], a.c, s.D)
+		a.loops.softmaxBackward(p, ds, seen, a.scale, st[2*t0:], delta)
+		seen.clearUnseen(p, keys)
+		seen.clearUnseen(ds, keys)
+		a.gemm.Gemm(kernel.NN, dq[t0*a.ld:], a.ld, ds, seen.ld, k, a.ld, rows, s.D, keys, false, &sc.gemm)
+		a.columns(sc, dk, ds, q[t0*a.ld:], a.ld, t0, rows, keys)
+		a.columns(sc, dv, p, dyh[t0*a.c:], a.c, t0, rows, keys)
+	}
 }
 
 // columns continues the chains of d (keys, D) over the rows of one group: d += m^T x, m (rows, keys), x (rows, D).

@@ -60,6 +60,48 @@ type ops struct {
 	loops   loops
 	crew    *crew
 	scratch []scratch // one per worker
+	args    args
+}
+
+// args have a place for the arguments of each op, since one op of a device runs at a time: arguments that its goroutines share
+// would be memory to allocate in every op otherwise.
+type args struct {
+	f32Unary          unary[float32, float32]
+	i32Unary          unary[int32, int32]
+	toBF16            unary[uint16, float32]
+	fromBF16          unary[float32, uint16]
+	binary            binary
+	zero              zero
+	copy              copied
+	matMul            matMul
+	addRows           addRows
+	sumRows           sumRows
+	meanRows          meanRows
+	meanRowsBackward  meanRowsBackward
+	embeddingBackward embeddingBackward
+	layerNorm         layerNorm
+	normColumns       normColumns
+	normRows          normRows
+	attention         attention
+	attentionBackward attentionBackward
+	crossEntropy      crossEntropy
+	argmax            argmax
+	maxAbs            maxAbs
+	quantize          quantize
+	stochastic        stochastic
+	squares           squares
+	adamW             adamW
+}
+
+// run has o's crew do the op that args are for. Then nothing holds the memory that it worked on.
+func run[A any, T interface {
+	*A
+	task
+}](o *ops, place *A, args A, total, grain int) {
+	*place = args
+	o.crew.split(total, grain, T(place))
+	var none A
+	*place = none
 }
 
 // scratch is the memory of one worker.
@@ -67,7 +109,7 @@ type scratch struct {
 	gemm   gemm.Scratch
 	f32    [3][]float32
 	max    uint32
-	square [2]uint64 // low and high half of a sum of squares
+	square squareSum
 }
 
 // floats is the worker's i-th buffer, of n elements with undefined contents.

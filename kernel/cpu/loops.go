@@ -29,11 +29,12 @@ type loops struct {
 	// normColumns makes len(dgamma) columns of dgamma and dbeta from len(mean) rows that are stride apart.
 	normColumns func(dgamma, dbeta, dy, x, mean, rstd []float32, stride int)
 
-	maxAbs     func(x []float32) uint32                     // the greatest pattern of |x|, 0 for none
-	quantize   func(acc []int32, g []float32, a, b float32) // acc += quantum of g*a*b
-	addI32     func(a, x []int32)                           // a += x, wrapping
-	sumSquares func(x []int32) (low, high uint64)           // both halves of the sum of x*x, for fewer than 2^32 elements
-	adamW      func(p, m, v []float32, q []int32, h *adamScalars)
+	maxAbs   func(x []float32) uint32                     // the greatest pattern of |x|, 0 for none
+	quantize func(acc []int32, g []float32, a, b float32) // acc += quantum of g*a*b
+	addI32   func(a, x []int32)                           // a += x, wrapping
+	adamW    func(p, m, v []float32, q []int32, h *adamScalars)
+	// sumSquares makes both halves of the sum of x*x, for fewer than 2^32 elements. It may write lanes.
+	sumSquares func(x []int32, lanes *[16]uint64) (low, high uint64)
 
 	toBF16   func(y []uint16, x []float32)
 	fromBF16 func(y []float32, x []uint16)

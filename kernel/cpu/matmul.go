@@ -5,9 +5,18 @@ import "shoal/kernel"
 // multiplyGrain is how many multiply-adds a piece of a product should have: some 10 us of work.
 const multiplyGrain = 1 << 19
 
-// MatMul cuts C into a grid of pieces, one gemm call each.
+// matMul cuts C into a grid of pieces, one gemm call each.
+type matMul struct {
+	*ops
+	t            kernel.Trans
+	c, a, b      []float32
+	m, n, k      int
+	accumulate   bool
+	lda, ldb     int
+	down, across int
+}
+
 func (o *ops) MatMul(t kernel.Trans, c, a, b kernel.Buffer, m, n, k int, accumulate bool) {
-	cs, as, bs := f32(c), f32(a), f32(b)
 	lda, ldb := max(k, 1), max(n, 1)
 	switch t {
 	case kernel.NT:
@@ -16,23 +25,25 @@ func (o *ops) MatMul(t kernel.Trans, c, a, b kernel.Buffer, m, n, k int, accumul
 		lda = max(m, 1)
 	}
 	down, across := o.grid(m, n, k)
-	o.crew.split(down*across, 1, func(w, lo, hi int) {
-		for piece := lo; piece < hi; piece++ {
-			i, i1 := cut(m, down, piece/across)
-			j, j1 := cut(n, across, piece%across)
-			ap, bp := as, bs
-			switch {
-			case k == 0:
-			case t == kernel.NN:
-				ap, bp = as[i*lda:], bs[j:]
-			case t == kernel.NT:
-				ap, bp = as[i*lda:], bs[j*ldb:]
-			case t == kernel.TN:
-				ap, bp = as[i:], bs[j:]
-			}
-			o.gemm.Gemm(t, cs[i*n+j:], n, ap, lda, bp, ldb, i1-i, j1-j, k, accumulate, &o.scratch[w].gemm)
+	run(o, &o.args.matMul, matMul{o, t, f32(c), f32(a), f32(b), m, n, k, accumulate, lda, ldb, down, across}, down*across, 1)
+}
+
+func (x *matMul) do(w, lo, hi int) {
+	for piece := lo; piece < hi; piece++ {
+		i, i1 := cut(x.m, x.down, piece/x.across)
+		j, j1 := cut(x.n, x.across, piece%x.across)
+		a, b := x.a, x.b
+		switch {
+		case x.k == 0:
+		case x.t == kernel.NN:
+			a, b = a[i*x.lda:], b[j:]
+		case x.t == kernel.NT:
+			a, b = a[i*x.lda:], b[j*x.ldb:]
+		case x.t == kernel.TN:
+			a, b = a[i:], b[j:]
 		}
-	})
+		x.gemm.Gemm(x.t, x.c[i*x.n+j:], x.n, a, x.lda, b, x.ldb, i1-i, j1-j, x.k, x.accumulate, &x.scratch[w].gemm)
+	}
 }
 
 // grid chooses into how many parts rows and columns are cut: about twice as many pieces as workers, near to square,

@@ -2,11 +2,20 @@ package cpu
 
 import "shoal/kernel"
 
+type layerNorm struct {
+	*ops
+	y, mean, rstd, x, gamma, beta []float32
+	cols                          int
+}
+
 func (o *ops) LayerNorm(y, mean, rstd, x, gamma, beta kernel.Buffer, rows, cols int) {
-	ys, ms, rs, xs, gs, bs := f32(y), f32(mean), f32(rstd), f32(x), f32(gamma), f32(beta)
-	o.crew.split(rows, grainMedium/max(cols, 1), func(_, lo, hi int) {
-		o.loops.layerNorm(ys[lo*cols:hi*cols], ms[lo:hi], rs[lo:hi], xs[lo*cols:hi*cols], gs, bs)
-	})
+	run(o, &o.args.layerNorm, layerNorm{o, f32(y), f32(mean), f32(rstd), f32(x), f32(gamma), f32(beta), cols},
+		rows, grainMedium/max(cols, 1))
+}
+
+func (a *layerNorm) do(_, lo, hi int) {
+	i, j := lo*a.cols, hi*a.cols
+	a.loops.layerNorm(a.y[i:j], a.mean[lo:hi], a.rstd[lo:hi], a.x[i:j], a.gamma, a.beta)
 }
 
 // LayerNormBackward reads rows once, if one worker does all of it and can. Otherwise it makes dgamma and dbeta by columns first, because dx
@@ -18,11 +27,30 @@ func (o *ops) LayerNormBackward(dx, dgamma, dbeta, dy, x, mean, rstd, gamma kern
 		o.loops.layerNormBackwardColumns(dxs, dgs, dbs, dys, xs, ms, rs, gs)
 		return
 	}
-	o.byColumns(rows, cols, func(lo, hi int) {
-		at := min(lo, len(dys)) // no rows, no elements
-		o.loops.normColumns(dgs[lo:hi], dbs[lo:hi], dys[at:], xs[at:], ms, rs, cols)
-	})
-	o.crew.split(rows, grainMedium/max(cols, 1), func(_, lo, hi int) {
-		o.loops.layerNormBackward(dxs[lo*cols:hi*cols], dys[lo*cols:hi*cols], xs[lo*cols:hi*cols], ms[lo:hi], rs[lo:hi], gs)
-	})
+	total, grain := byColumns(rows, cols)
+	run(o, &o.args.normColumns, normColumns{o, dgs, dbs, dys, xs, ms, rs, cols}, total, grain)
+	run(o, &o.args.normRows, normRows{o, dxs, dys, xs, ms, rs, gs, cols}, rows, grainMedium/max(cols, 1))
+}
+
+type normColumns struct {
+	*ops
+	dgamma, dbeta, dy, x, mean, rstd []float32
+	cols                             int
+}
+
+func (a *normColumns) do(_, lo, hi int) {
+	lo, hi = columns(lo, hi, a.cols)
+	at := min(lo, len(a.dy)) // no rows, no elements
+	a.loops.normColumns(a.dgamma[lo:hi], a.dbeta[lo:hi], a.dy[at:], a.x[at:], a.mean, a.rstd, a.cols)
+}
+
+type normRows struct {
+	*ops
+	dx, dy, x, mean, rstd, gamma []float32
+	cols                         int
+}
+
+func (a *normRows) do(_, lo, hi int) {
+	i, j := lo*a.cols, hi*a.cols
+	a.loops.layerNormBackward(a.dx[i:j], a.dy[i:j], a.x[i:j], a.mean[lo:hi], a.rstd[lo:hi], a.gamma)
 }

@@ -167,12 +167,11 @@ func (a assembly) loops() loops {
 				a.addI32(first(y, n), &x[0], n)
 			}
 		},
-		sumSquares: func(x []int32) (low, high uint64) {
+		sumSquares: func(x []int32, lanes *[16]uint64) (low, high uint64) {
 			if len(x) == 0 {
 				return 0, 0
 			}
-			var lanes [16]uint64
-			a.sumSquares(&lanes, &x[0], len(x))
+			a.sumSquares(lanes, &x[0], len(x))
 			for i, wrapped := range lanes[:8] {
 				upper := lanes[8+i]
 				lower := wrapped - upper<<32 // the sum of the lower halves, which is below 2^64

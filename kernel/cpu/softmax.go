@@ -9,9 +9,9 @@ func SoftmaxLen(rows, cols int) int { return rows * apart(cols) }
 // exp(scale*e - max), which Attention divides by their sum later, and stats (rows, 2), their maxima and sums.
 func (d *Device) Softmax(e, stats kernel.Buffer, rows, cols int, scale float32) {
 	es, st, ld := f32(e), f32(stats), apart(cols)
-	d.crew.split(rows, grainHeavy/max(cols, 1), func(_, lo, hi int) {
+	d.crew.split(rows, grainHeavy/max(cols, 1), taskFunc(func(_, lo, hi int) {
 		d.loops.softmax(es[lo*ld:hi*ld], ragged{rows: hi - lo, ld: ld, n: cols}, scale, st[2*lo:2*hi])
-	})
+	}))
 }
 
 // SoftmaxBackward is the loop over rows inside AttentionBackward by itself. Of each row of scores e (rows, cols) it makes
@@ -19,8 +19,8 @@ func (d *Device) Softmax(e, stats kernel.Buffer, rows, cols int, scale float32) 
 // weights, that of the scores: p*(ds - delta)*scale, with delta (rows).
 func (d *Device) SoftmaxBackward(e, ds, stats, delta kernel.Buffer, rows, cols int, scale float32) {
 	es, dss, st, dl, ld := f32(e), f32(ds), f32(stats), f32(delta), apart(cols)
-	d.crew.split(rows, grainHeavy/max(cols, 1), func(_, lo, hi int) {
+	d.crew.split(rows, grainHeavy/max(cols, 1), taskFunc(func(_, lo, hi int) {
 		d.loops.softmaxBackward(es[lo*ld:hi*ld], dss[lo*ld:hi*ld], ragged{rows: hi - lo, ld: ld, n: cols}, scale,
 			st[2*lo:2*hi], dl[lo:hi])
-	})
+	}))
 }

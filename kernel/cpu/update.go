@@ -8,11 +8,19 @@ import (
 	"shoal/kernel/ref"
 )
 
-func (o *ops) Quantize(acc, g kernel.Buffer, shift int) {
-	as, gs := i32(acc), f32(g)
-	a, b := powers(shift)
-	o.crew.split(len(as), grainMedium, func(_, lo, hi int) { o.loops.quantize(as[lo:hi], gs[lo:hi], a, b) })
+type quantize struct {
+	*ops
+	acc  []int32
+	g    []float32
+	a, b float32 // factors of g
 }
+
+func (o *ops) Quantize(acc, g kernel.Buffer, shift int) {
+	a, b := powers(shift)
+	run(o, &o.args.quantize, quantize{o, i32(acc), f32(g), a, b}, acc.Len, grainMedium)
+}
+
+func (q *quantize) do(_, lo, hi int) { q.loops.quantize(q.acc[lo:hi], q.g[lo:hi], q.a, q.b) }
 
 // powers are two factors whose product is 2^shift.
 func powers(shift int) (a, b float32) {
@@ -39,33 +47,36 @@ func quantizeGeneric(acc []int32, g []float32, a, b float32) {
 	}
 }
 
-func (o *ops) QuantizeStochastic(acc, g kernel.Buffer, shift int, key uint64) {
-	as, gs := i32(acc), f32(g)
-	a, b := powers(shift)
-	o.crew.split(len(as), grainMedium, func(_, lo, hi int) {
-		acc := as[lo:hi]
-		for i, x := range gs[lo:hi] {
-			v := float32(float32(x*a) * b)
-			v = min(max(v, -(1<<30)), 1<<30) // NaN stays
-			if v != v {
-				v = 0
-			}
-			q := int32(v) // towards 0
-			if float32(q) > v {
-				q--
-			}
-			fraction := v - float32(q)
-			if float32(fraction*(1<<24)) > float32(ref.RandomBits(key, lo+i)) {
-				q++
-			}
-			acc[i] += q
-		}
-	})
+type stochastic struct {
+	acc  []int32
+	g    []float32
+	a, b float32 // factors of g
+	key  uint64
 }
 
-func (o *ops) AddI32(acc, x kernel.Buffer) {
-	as, xs := i32(acc), i32(x)
-	o.crew.split(len(as), grainLight, func(_, lo, hi int) { o.loops.addI32(as[lo:hi], xs[lo:hi]) })
+func (o *ops) QuantizeStochastic(acc, g kernel.Buffer, shift int, key uint64) {
+	a, b := powers(shift)
+	run(o, &o.args.stochastic, stochastic{i32(acc), f32(g), a, b, key}, acc.Len, grainMedium)
+}
+
+func (s *stochastic) do(_, lo, hi int) {
+	acc, a, b, key := s.acc[lo:hi], s.a, s.b, s.key
+	for i, x := range s.g[lo:hi] {
+		v := float32(float32(x*a) * b)
+		v = min(max(v, -(1<<30)), 1<<30) // NaN stays
+		if v != v {
+			v = 0
+		}
+		q := int32(v) // towards 0
+		if float32(q) > v {
+			q--
+		}
+		fraction := v - float32(q)
+		if float32(fraction*(1<<24)) > float32(ref.RandomBits(key, lo+i)) {
+			q++
+		}
+		acc[i] += q
+	}
 }
 
 func addI32Generic(a, x []int32) {
@@ -75,29 +86,43 @@ func addI32Generic(a, x []int32) {
 	}
 }
 
+type squares struct {
+	*ops
+	x []int32
+}
+
+// squareSum is what a worker has of a sum of squares.
+type squareSum struct {
+	low, high uint64
+	lanes     [16]uint64 // of a loop that adds several at once
+}
+
+func (s *squareSum) add(low, high uint64) {
+	var carry uint64
+	s.low, carry = bits.Add64(s.low, low, 0)
+	s.high += high + carry
+}
+
 // SumSquares adds up the pieces' 128-bit sums.
 func (o *ops) SumSquares(dst, x kernel.Buffer) {
 	for w := range o.scratch {
-		o.scratch[w].square = [2]uint64{}
+		o.scratch[w].square = squareSum{}
 	}
-	xs := i32(x)
-	o.crew.split(len(xs), grainLight, func(w, lo, hi int) {
-		s := &o.scratch[w].square
-		low, high := o.loops.sumSquares(xs[lo:hi])
-		var carry uint64
-		s[0], carry = bits.Add64(s[0], low, 0)
-		s[1] += high + carry
-	})
-	var l, h, carry uint64
+	run(o, &o.args.squares, squares{o, i32(x)}, x.Len, grainLight)
+	var sum squareSum
 	for w := range o.scratch {
-		l, carry = bits.Add64(l, o.scratch[w].square[0], 0)
-		h += o.scratch[w].square[1] + carry
+		sum.add(o.scratch[w].square.low, o.scratch[w].square.high)
 	}
 	d := i32(dst)
-	d[0], d[1], d[2], d[3] = int32(l), int32(l>>32), int32(h), int32(h>>32)
+	d[0], d[1], d[2], d[3] = int32(sum.low), int32(sum.low>>32), int32(sum.high), int32(sum.high>>32)
 }
 
-func sumSquaresGeneric(x []int32) (low, high uint64) {
+func (a *squares) do(w, lo, hi int) {
+	s := &a.scratch[w].square
+	s.add(a.loops.sumSquares(a.x[lo:hi], &s.lanes))
+}
+
+func sumSquaresGeneric(x []int32, _ *[16]uint64) (low, high uint64) {
 	for _, v := range x {
 		var carry uint64
 		low, carry = bits.Add64(low, uint64(int64(v)*int64(v)), 0)
@@ -109,16 +134,31 @@ func sumSquaresGeneric(x []int32) (low, high uint64) {
 // adamScalars are Scale, Beta1, 1-Beta1, Beta2, 1-Beta2, Decay, LR, C1, C2, Eps.
 type adamScalars [10]float32
 
+type adamW struct {
+	*ops
+	p, m, v []float32
+	q       []int32
+	sums    []float32 // in place of q, if the gradient is float
+	h       adamScalars
+}
+
 func (o *ops) AdamW(p, m, v, q kernel.Buffer, h kernel.AdamW) {
-	ps, ms, vs := f32(p), f32(m), f32(v)
-	s := &adamScalars{h.Scale, h.Beta1, 1 - h.Beta1, h.Beta2, 1 - h.Beta2, h.Decay, h.LR, h.C1, h.C2, h.Eps}
+	a := adamW{ops: o, p: f32(p), m: f32(m), v: f32(v),
+		h: adamScalars{h.Scale, h.Beta1, 1 - h.Beta1, h.Beta2, 1 - h.Beta2, h.Decay, h.LR, h.C1, h.C2, h.Eps}}
 	if q.Mem.DType() == kernel.F32 {
-		sums := f32(q)
-		o.crew.split(len(ps), grainMedium, func(_, lo, hi int) { adamWGeneric(ps[lo:hi], ms[lo:hi], vs[lo:hi], sums[lo:hi], s) })
+		a.sums = f32(q)
+	} else {
+		a.q = i32(q)
+	}
+	run(o, &o.args.adamW, a, p.Len, grainMedium)
+}
+
+func (a *adamW) do(_, lo, hi int) {
+	if a.sums != nil {
+		adamWGeneric(a.p[lo:hi], a.m[lo:hi], a.v[lo:hi], a.sums[lo:hi], &a.h)
 		return
 	}
-	qs := i32(q)
-	o.crew.split(len(ps), grainMedium, func(_, lo, hi int) { o.loops.adamW(ps[lo:hi], ms[lo:hi], vs[lo:hi], qs[lo:hi], s) })
+	a.loops.adamW(a.p[lo:hi], a.m[lo:hi], a.v[lo:hi], a.q[lo:hi], &a.h)
 }
 
 // adamWGeneric is ref.AdamW in a loop.

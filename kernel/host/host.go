@@ -29,22 +29,23 @@ type Heap struct {
 	f32    pool[float32]
 	i32    pool[int32]
 	u16    pool[uint16]
+	unused []*memory // headers of what was freed
 }
 
 // New makes an empty heap. With poison, new float memory holds NaN, so that a model that reads what nobody wrote is
 // found out.
 func New(poison bool) *Heap { return &Heap{poison: poison} }
 
-// memory is one allocation. Only the slice of its type is set; a freed one has none and length -1. Each Alloc makes a
-// new header even if the elements come from the pool, so that a Buffer kept after Free stays invalid.
+// memory is the header of one allocation after the other. Only the slice of its type is set; a freed one has none.
 type memory struct {
-	heap  *Heap
-	class kernel.Class
-	t     kernel.DType
-	n     int
-	f32   []float32
-	i32   []int32
-	u16   []uint16
+	heap       *Heap
+	generation int // Frees: a Buffer that was kept has an earlier one
+	class      kernel.Class
+	t          kernel.DType
+	n          int
+	f32        []float32
+	i32        []int32
+	u16        []uint16
 
 	shared bool // the elements are somebody else's
 }
@@ -70,9 +71,25 @@ func bytes(b kernel.Buffer) []byte {
 }
 
 // Owns implements kernel.Host.
-func (h *Heap) Owns(m kernel.Memory) bool {
-	mem, ok := m.(*memory)
-	return ok && mem.heap == h && mem.n >= 0 && !h.closed
+func (h *Heap) Owns(b kernel.Buffer) bool {
+	m, ok := b.Mem.(*memory)
+	return ok && m.heap == h && m.generation == b.Generation && !h.closed
+}
+
+// header is one that nothing lies in.
+func (h *Heap) header() *memory {
+	n := len(h.unused)
+	if n == 0 {
+		return &memory{heap: h}
+	}
+	m := h.unused[n-1]
+	h.unused = h.unused[:n-1]
+	return m
+}
+
+// buffer is all that lies in m.
+func (m *memory) buffer() kernel.Buffer {
+	return kernel.Buffer{Mem: m, Len: m.n, Generation: m.generation}
 }
 
 // Fail implements kernel.Host.
@@ -88,7 +105,8 @@ func (h *Heap) Alloc(c kernel.Class, t kernel.DType, n int) kernel.Buffer {
 		h.Fail(fmt.Errorf("kernel: Alloc of %d elements of %v for %v: not possible (closed: %v)", n, t, c, h.closed))
 		return kernel.Buffer{}
 	}
-	m := &memory{heap: h, class: c, t: t, n: n}
+	m := h.header()
+	m.class, m.t, m.n = c, t, n
 	if err := m.fill(); err != nil {
 		h.Fail(err)
 		return kernel.Buffer{}
@@ -96,7 +114,7 @@ func (h *Heap) Alloc(c kernel.Class, t kernel.DType, n int) kernel.Buffer {
 	h.meter.Add(c, int64(m.size()))
 	h.used += m.size()
 	h.most = max(h.most, h.used)
-	return kernel.Buffer{Mem: m, Len: n}
+	return m.buffer()
 }
 
 // fill gets the elements. A length that the runtime refuses is an error, not a panic.
@@ -125,8 +143,8 @@ func (h *Heap) Free(b kernel.Buffer) {
 	if b.None() || h.closed {
 		return
 	}
-	m, ok := b.Mem.(*memory)
-	if !ok || m.heap != h || m.n < 0 || b.Off != 0 || b.Len != m.n {
+	m, _ := b.Mem.(*memory)
+	if !h.Owns(b) || b.Off != 0 || b.Len != m.n {
 		h.Fail(fmt.Errorf("kernel: Free of a buffer (offset %d, length %d) that is freed already or that Alloc did not return",
 			b.Off, b.Len))
 		return
@@ -141,7 +159,8 @@ func (h *Heap) Free(b kernel.Buffer) {
 			h.Trim()
 		}
 	}
-	*m = memory{heap: h, t: m.t, n: -1}
+	*m = memory{heap: h, generation: m.generation + 1}
+	h.unused = append(h.unused, m)
 }
 
 // Share implements kernel.Device.
@@ -150,7 +169,8 @@ func (h *Heap) Share(t kernel.DType, x []byte) kernel.Buffer {
 		h.Fail(fmt.Errorf("kernel: Share of %d bytes as %v: not possible (closed: %v)", len(x), t, h.closed))
 		return kernel.Buffer{}
 	}
-	m := &memory{heap: h, t: t, n: len(x) / t.Size(), shared: true}
+	m := h.header()
+	m.t, m.n, m.shared = t, len(x)/t.Size(), true
 	switch t {
 	case kernel.F32:
 		m.f32 = kernel.View[float32](x)
@@ -159,7 +179,7 @@ func (h *Heap) Share(t kernel.DType, x []byte) kernel.Buffer {
 	case kernel.BF16:
 		m.u16 = kernel.View[uint16](x)
 	}
-	return kernel.Buffer{Mem: m, Len: m.n}
+	return m.buffer()
 }
 
 // kept is how many bytes of freed memory there are.
@@ -168,6 +188,7 @@ func (h *Heap) kept() int { return h.f32.bytes + h.i32.bytes + h.u16.bytes }
 // Trim implements kernel.Device.
 func (h *Heap) Trim() {
 	h.f32, h.i32, h.u16, h.most = pool[float32]{}, pool[int32]{}, pool[uint16]{}, h.used
+	h.unused = nil
 }
 
 // Upload implements kernel.Device.

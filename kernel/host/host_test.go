@@ -57,11 +57,42 @@ func TestPoolReusesAndStaysBounded(t *testing.T) {
 	}
 }
 
-// After warm-up, taking and giving back memory allocates one small header.
-func TestAllocAllocatesOnlyAHeader(t *testing.T) {
+// Headers are used again, but whoever kept a Buffer of before is found out, however often its header was used since.
+func TestFreedBuffersStayInvalid(t *testing.T) {
 	h := New(false)
-	n := testing.AllocsPerRun(100, func() { h.Free(h.Alloc(kernel.Other, kernel.F32, 1<<16)) })
-	if n > 1 {
-		t.Errorf("%v allocations per Alloc and Free, want 1", n)
+	var freed []kernel.Buffer
+	for range 100 {
+		b := h.Alloc(kernel.Other, kernel.F32, 10)
+		h.Free(b)
+		freed = append(freed, b, b.Slice(2, 3))
+	}
+	now := h.Alloc(kernel.Other, kernel.F32, 10)
+	if freed[0].Mem != now.Mem {
+		t.Error("no header was used again")
+	}
+	for i, b := range freed {
+		if h.Owns(b) {
+			t.Fatalf("buffer %d of %d counts as allocated", i, len(freed))
+		}
+	}
+	if !h.Owns(now) || !h.Owns(now.Slice(2, 3)) || h.Sync() != nil {
+		t.Errorf("the new buffer counts as freed, or %v", h.Sync())
+	}
+	h.Free(freed[0])
+	if !h.Owns(now) || h.Sync() == nil {
+		t.Error("a second Free went unnoticed")
+	}
+}
+
+// After warm-up, taking and giving back memory allocates nothing.
+func TestAllocAllocatesNothing(t *testing.T) {
+	h := New(false)
+	var x [4]byte
+	n := testing.AllocsPerRun(100, func() {
+		h.Free(h.Alloc(kernel.Other, kernel.F32, 1<<16))
+		h.Free(h.Share(kernel.BF16, x[:]))
+	})
+	if n > 0 {
+		t.Errorf("%v allocations per Alloc and Free, want none", n)
 	}
 }

@@ -139,9 +139,9 @@ func (d *Device) Workers() int { return d.workers }
 func (d *Device) Shared() bool { return d.shared }
 
 // Owns implements kernel.Host.
-func (d *Device) Owns(m kernel.Memory) bool {
-	mem, ok := m.(*memory)
-	return ok && mem.device == d && mem.n >= 0 && !d.closed
+func (d *Device) Owns(b kernel.Buffer) bool {
+	m, ok := b.Mem.(*memory)
+	return ok && m.device == d && m.n >= 0 && !d.closed
 }
 
 // Fail implements kernel.Host.

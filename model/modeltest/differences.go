@@ -24,7 +24,7 @@ var steps = []float64{1e-5, 1e-6}
 type differ struct {
 	r    *Runner
 	dev  *f64.Device
-	in   *model.DeviceBatch
+	in   model.DeviceBatch
 	loss float64
 	rng  *rand.Rand
 }

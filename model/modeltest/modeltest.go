@@ -184,7 +184,7 @@ func evaluate(dev kernel.Device, m model.Model, params map[string][]float32, b *
 	return first, nil
 }
 
-func (r *Runner) runOnce(in *model.DeviceBatch, recompute bool) (*result, error) {
+func (r *Runner) runOnce(in model.DeviceBatch, recompute bool) (*result, error) {
 	losses, err := r.Run(in, recompute)
 	if err != nil {
 		return nil, err

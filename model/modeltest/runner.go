@@ -47,7 +47,7 @@ func (r *Runner) Free() {
 
 // pass is what a forward pass leaves for the backward pass.
 type pass struct {
-	in   *model.DeviceBatch
+	in   model.DeviceBatch
 	x    []kernel.Buffer // x[i] goes into stage i, x[len(stages)] are the losses
 	ctxs []*model.Ctx
 }
@@ -64,7 +64,7 @@ func (r *Runner) freePass(p *pass) {
 }
 
 // Forward returns the losses, one per label; the caller frees them.
-func (r *Runner) Forward(in *model.DeviceBatch) (losses kernel.Buffer, err error) {
+func (r *Runner) Forward(in model.DeviceBatch) (losses kernel.Buffer, err error) {
 	p, err := r.forward(in)
 	if err == nil {
 		losses = p.losses()
@@ -76,7 +76,7 @@ func (r *Runner) Forward(in *model.DeviceBatch) (losses kernel.Buffer, err error
 
 // Run returns the losses, one per label, which the caller frees, and fills the gradients. With recompute each stage
 // runs its Forward a second time right before its Backward, from fresh memory.
-func (r *Runner) Run(in *model.DeviceBatch, recompute bool) (losses kernel.Buffer, err error) {
+func (r *Runner) Run(in model.DeviceBatch, recompute bool) (losses kernel.Buffer, err error) {
 	p, err := r.forward(in)
 	if err == nil {
 		err = r.backward(p, recompute)
@@ -89,7 +89,7 @@ func (r *Runner) Run(in *model.DeviceBatch, recompute bool) (losses kernel.Buffe
 	return losses, err
 }
 
-func (r *Runner) forward(in *model.DeviceBatch) (*pass, error) {
+func (r *Runner) forward(in model.DeviceBatch) (*pass, error) {
 	p := &pass{in: in, x: []kernel.Buffer{{}}}
 	for i := range r.m.Stages() {
 		c, y, err := r.stageForward(i, in, p.x[i])
@@ -101,7 +101,7 @@ func (r *Runner) forward(in *model.DeviceBatch) (*pass, error) {
 	return p, nil
 }
 
-func (r *Runner) stageForward(i int, in *model.DeviceBatch, x kernel.Buffer) (*model.Ctx, kernel.Buffer, error) {
+func (r *Runner) stageForward(i int, in model.DeviceBatch, x kernel.Buffer) (*model.Ctx, kernel.Buffer, error) {
 	st := r.m.Stages()[i]
 	c := model.NewCtx(r.dev, in)
 	ps := r.pick(st)
@@ -114,7 +114,7 @@ func (r *Runner) stageForward(i int, in *model.DeviceBatch, x kernel.Buffer) (*m
 	return c, y, r.checkForward(i, c, in, y, before, r.snapshot(in, x, ps))
 }
 
-func (r *Runner) checkForward(i int, c *model.Ctx, in *model.DeviceBatch, y kernel.Buffer, before, after []byte) error {
+func (r *Runner) checkForward(i int, c *model.Ctx, in model.DeviceBatch, y kernel.Buffer, before, after []byte) error {
 	labels := in.N * r.m.Sample().Labels
 	switch last := i == len(r.m.Stages())-1; {
 	case !bytes.Equal(before, after):
@@ -234,7 +234,7 @@ func (r *Runner) poisoned(n int) kernel.Buffer {
 }
 
 // snapshot is the contents of everything that a call must not change.
-func (r *Runner) snapshot(in *model.DeviceBatch, x kernel.Buffer, ps []kernel.Buffer) []byte {
+func (r *Runner) snapshot(in model.DeviceBatch, x kernel.Buffer, ps []kernel.Buffer) []byte {
 	if !r.strict {
 		return nil
 	}

@@ -65,7 +65,7 @@ func TestGoldenLogits(t *testing.T) {
 }
 
 // logits runs all stages and takes what the head gave to Predict.
-func logits(m *vit.Model, r *modeltest.Runner, dev kernel.Device, in *model.DeviceBatch) kernel.Buffer {
+func logits(m *vit.Model, r *modeltest.Runner, dev kernel.Device, in model.DeviceBatch) kernel.Buffer {
 	spy := &predictSpy{Device: dev}
 	var x kernel.Buffer
 	for _, s := range m.Stages() {

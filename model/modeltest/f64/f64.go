@@ -138,7 +138,7 @@ func bf16(x float32) uint16 {
 // transfer says whether b is alive, lies inside its memory and has size bytes.
 func (d *Device) transfer(op string, b kernel.Buffer, size int) bool {
 	switch {
-	case b.None() || !d.Owns(b.Mem):
+	case b.None() || !d.Owns(b):
 		d.Fail(fmt.Errorf("f64: %s: no buffer, or one that is freed or of another device", op))
 	case b.Off < 0 || b.Len < 0 || b.Off+b.Len > b.Mem.Len() || size != b.Len*b.Mem.DType().Size():
 		d.Fail(fmt.Errorf("f64: %s of %d bytes: the buffer has %d elements of %v", op, size, b.Len, b.Mem.DType()))
@@ -175,9 +175,9 @@ func (d *Device) Meter() *kernel.Meter { return &d.meter }
 func (d *Device) Close() error { return nil }
 
 // Owns implements kernel.Host.
-func (d *Device) Owns(m kernel.Memory) bool {
-	mem, ok := m.(*memory)
-	return ok && mem.dev == d && mem.n >= 0
+func (d *Device) Owns(b kernel.Buffer) bool {
+	m, ok := b.Mem.(*memory)
+	return ok && m.dev == d && m.n >= 0
 }
 
 // Fail implements kernel.Host.
