@@ -160,17 +160,20 @@ type Engine struct {
 	train   walk
 	eval    walk
 	clock   time.Time
-	spare   byteList
-	batch   model.Batch // that was read last; its memory serves the next one
-	loaded  work        // of the last walk; likewise
-	unused  []*model.Ctx
-	params  []kernel.Buffer // of the stage that is computed
-	grads   []kernel.Buffer // of these
-	maxima  []float32       // of these
 	res     *Result
 	watch   stopwatch
 	lane    lane
 	heard   time.Duration // when the log's entry that ended the last attempt was known
+
+	// Memory that a step leaves to the next one.
+	spare  byteList
+	batch  model.Batch // that was read last
+	loaded work        // of the last walk
+	unused []*model.Ctx
+	params []kernel.Buffer // of the stage that is computed
+	grads  []kernel.Buffer // of these
+	maxima []float32       // of these
+	loss   [1]float32      // of a microbatch
 
 	place *placement // of the view
 	rank  int

@@ -46,7 +46,7 @@ func (f *fixed) collect(e *Engine, sum, g kernel.Buffer, s summand) {
 
 // roundingKey is where the random numbers for rounding one gradient come from.
 func roundingKey(seed uint64, step int, s summand) uint64 {
-	key := ref.Hash64(seed, "rounding of "+s.tensor)
+	key := ref.Hash64(seed, "rounding of ", s.tensor)
 	for _, part := range []int{step, s.microbatch, s.stage} {
 		key = ref.Counter(key, uint64(part))
 	}

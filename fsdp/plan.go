@@ -177,7 +177,7 @@ func turn(step, k, i, n int) int {
 
 // microbatches cuts a batch of n samples into slices of at most size: [lo, hi) pairs.
 func microbatches(n, size int) [][2]int {
-	var list [][2]int
+	list := make([][2]int, 0, n/max(size, 1)+1)
 	for lo := 0; lo < n; lo += size {
 		list = append(list, [2]int{lo, min(n, lo+size)})
 	}

@@ -259,9 +259,8 @@ func (a *attempt) forwardStage(stage int, w *work, training bool) {
 func (e *Engine) lose(w *work, j int, losses kernel.Buffer, c *model.Ctx) {
 	sum := e.dev.Alloc(kernel.Activations, kernel.F32, 1)
 	e.dev.Sum(sum, losses)
-	var x [1]float32
-	if e.dev.Download(kernel.Bytes(x[:]), sum) == nil {
-		q, ok := fixedLoss(x[0])
+	if e.dev.Download(kernel.Bytes(e.loss[:]), sum) == nil {
+		q, ok := fixedLoss(e.loss[0])
 		w.said.Loss += q
 		w.said.Finite = w.said.Finite && ok
 	}

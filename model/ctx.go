@@ -20,6 +20,8 @@ type Ctx struct {
 	temps []kernel.Buffer
 	kept  []kernel.Buffer
 	pred  kernel.Buffer
+
+	frozen frozenOps
 }
 
 // NewCtx makes the context for one stage and one microbatch that lies on dev.
@@ -35,7 +37,10 @@ func (c *Ctx) Reset(in DeviceBatch) {
 }
 
 // AllowFrozen lets Backward be called with zero Buffers among dp, for parameters whose gradients nobody wants.
-func (c *Ctx) AllowFrozen() { c.Ops = frozenOps{c.dev, c.Temp} }
+func (c *Ctx) AllowFrozen() {
+	c.frozen = frozenOps{c.dev, c}
+	c.Ops = &c.frozen
+}
 
 // Temp is memory of n float32 that ends with this call of Forward or Backward.
 func (c *Ctx) Temp(n int) kernel.Buffer {

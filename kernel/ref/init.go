@@ -11,11 +11,13 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// Hash64 is the generator's key for a name under a seed: FNV-1a of the name, mixed with the seed.
-func Hash64(seed uint64, name string) uint64 {
+// Hash64 is the generator's key for a name, which may be in parts, under a seed: FNV-1a of the name, mixed with the seed.
+func Hash64(seed uint64, name ...string) uint64 {
 	h := uint64(0xcbf29ce484222325)
-	for i := range len(name) {
-		h = (h ^ uint64(name[i])) * 0x100000001b3
+	for _, part := range name {
+		for i := range len(part) {
+			h = (h ^ uint64(part[i])) * 0x100000001b3
+		}
 	}
 	return mix(h ^ mix(seed+golden))
 }
