@@ -3,7 +3,7 @@
 # make wasm   the peer for browsers, compressed, into wasm/web/dist; a program that is built afterwards has it inside
 # make gen    writes generated files anew
 # make long   the tests that take minutes: the default run, memory of 64 million parameters, many simultaneous starts, deaths
-#             of any two of five, networks that are cut for long, speeds of joins, with a slow peer, on slow links, and as planned
+#             of any two of five, networks that are cut for long, speeds of joins, with a slow peer, on slow links, with packing, and as planned
 # make dist   archives of the program for linux, darwin and windows, in build/dist
 # make compare   trains one run in each way to share it out, in a minute, and writes docs/strategies.md
 # make growth    trains with more and more peers, and larger and larger models, in some minutes, and writes docs/growth.md
@@ -62,7 +62,7 @@ dist: wasm
 	go run ./scripts/dist
 
 long: wasm build
-	go test -count=1 ./cmd/shoal -run 'TestDefaultRun|TestMemoryOf64Million|TestEightStartAtOnce|Killed|TestBrokenPath|TestUnplugged|TestStoppedForLong|TestJoinSpeed|TestSlowPeerSpeed|TestPlanSpeed|TestSlowLink|TestTabsEndWithOneHash|TestTabMemory|TestTabStoppedForLong' -long -v -timeout 30m
+	go test -count=1 ./cmd/shoal -run 'TestDefaultRun|TestMemoryOf64Million|TestEightStartAtOnce|Killed|TestBrokenPath|TestUnplugged|TestStoppedForLong|TestJoinSpeed|TestSlowPeerSpeed|TestPlanSpeed|TestSlowLink|TestPackingPays|TestTabsEndWithOneHash|TestTabMemory|TestTabStoppedForLong' -long -v -timeout 30m
 	SHOAL_LONG=1 scripts/pagetest/run.sh long.test.mjs
 
 # Ways to share out a run, compared: the tables and the plot of docs/strategies.md.

@@ -57,6 +57,8 @@ type batchConn struct {
 	mu       sync.Mutex // held while writing to the socket, so that records keep their order
 	batching bool       // under mu
 	batch    []byte     // under mu
+
+	bytes, busy atomic.Int64 // written to the socket, and nanoseconds that the socket took to take them
 }
 
 func newBatchConn(c net.Conn) *batchConn {
@@ -93,7 +95,16 @@ func (b *batchConn) Write(p []byte) (int, error) {
 		b.batch = append(b.batch, p...)
 		return len(p), nil
 	}
-	return b.Conn.Write(p)
+	return b.send(p)
+}
+
+// send writes to the socket. mu is held.
+func (b *batchConn) send(p []byte) (int, error) {
+	start := time.Now()
+	n, err := b.Conn.Write(p)
+	b.bytes.Add(int64(n))
+	b.busy.Add(int64(time.Since(start)))
+	return n, err
 }
 
 func (b *batchConn) hold() {
@@ -109,7 +120,7 @@ func (b *batchConn) flush() error {
 	if len(b.batch) == 0 {
 		return nil
 	}
-	_, err := b.Conn.Write(b.batch)
+	_, err := b.send(b.batch)
 	b.batch = b.batch[:0]
 	return err
 }

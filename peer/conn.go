@@ -92,6 +92,16 @@ func (c *streamConn) RemoteAddr() net.Addr {
 	return streamAddr(c.s.Conn().RemoteMultiaddr().String() + "/p2p/" + c.s.Conn().RemotePeer().String())
 }
 
+// Carried is how many bytes the connection below has given to its socket, for all its streams, and how long the socket took to take
+// them: a Write returns as soon as the muxer has room. Both are 0 where there is no socket, as in browsers and over QUIC.
+func (c *streamConn) Carried() (bytes int64, busy time.Duration) {
+	var raw *batchConn
+	if !c.s.Conn().As(&raw) {
+		return 0, 0
+	}
+	return raw.bytes.Load(), time.Duration(raw.busy.Load())
+}
+
 // explain turns libp2p's errors into those that callers of a net.Conn know.
 func (c *streamConn) explain(what string, err error) error {
 	if err == nil || err == io.EOF {

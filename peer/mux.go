@@ -50,12 +50,34 @@ var _ network.Multiplexer = pathMuxer{}
 
 func (pathMuxer) NewConn(c net.Conn, server bool, scope network.PeerScope) (network.MuxedConn, error) {
 	m := newMuxer()
-	if b, ok := c.(*batchedSecureConn); ok && b.raw.roundTrip > 0 {
+	b, ok := c.(*batchedSecureConn)
+	if !ok {
+		return m.NewConn(c, server, scope)
+	}
+	if b.raw.roundTrip > 0 {
 		m.InitialStreamWindowSize = windowFor(b.raw.roundTrip)
 		m.MaxStreamWindowSize = m.InitialStreamWindowSize
 		m.MaxIncomingStreams = streamsWith(m.InitialStreamWindowSize)
 	}
-	return m.NewConn(c, server, scope)
+	conn, err := m.NewConn(c, server, scope)
+	if err != nil {
+		return nil, err
+	}
+	return &pathConn{conn, b.raw}, nil
+}
+
+// pathConn is a connection that knows its socket.
+type pathConn struct {
+	network.MuxedConn
+	raw *batchConn
+}
+
+func (c *pathConn) As(target any) bool {
+	if raw, ok := target.(**batchConn); ok {
+		*raw = c.raw
+		return true
+	}
+	return c.MuxedConn.As(target)
 }
 
 // windowFor is the window in bytes for a path with that round trip, see [Note: windows].

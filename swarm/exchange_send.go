@@ -53,6 +53,9 @@ type outgoing struct {
 	choose *codec.Chooser
 	wake   sync.Cond // something below, or the link's end, concerns the sender
 
+	carried int64         // bytes that the stream's connection had sent when that was looked at last
+	busy    time.Duration // how long it had been at that
+
 	// Guarded by the exchange's lock.
 	queue  []*piece // not acknowledged, in the order of posting
 	next   int      // queue[:next] are being or have been written to conn
@@ -146,6 +149,7 @@ func (o *outgoing) session() (moved bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	o.carried, o.busy = 0, 0
 	acks := make(chan error, 1)
 	go func() { acks <- o.readAcks(conn) }()
 	err = o.sendAll(conn)
@@ -243,15 +247,34 @@ func (o *outgoing) send(conn net.Conn, p *piece) error {
 		if _, err := conn.Write(frame); err != nil {
 			return fmt.Errorf("writing: %w", err)
 		}
-		if o.class == wire.Gradients { // the receiver never lets these wait, so the time is the link's
-			o.speed.Wrote(len(frame), time.Since(start))
-		}
+		o.measure(conn, len(frame), time.Since(start))
 		o.l.count.sent.Add(uint64(len(frame)))
 		o.l.count.class[o.class-wire.Params].Add(uint64(len(frame)))
 		o.x.count.sent[frame[0]][frame[1]].Add(int64(len(frame))) // the header begins with kind and codec
 		o.l.count.payloadSent.Add(n, len(frame)-wire.HeaderSize)
 	}
 	return nil
+}
+
+// carrier is a stream that knows what the connection below it has sent, and for how long it was at that: see peer.Host.
+type carrier interface {
+	Carried() (bytes int64, busy time.Duration)
+}
+
+// measure takes note of the link's speed, after n bytes were written to conn in took.
+func (o *outgoing) measure(conn net.Conn, n int, took time.Duration) {
+	if c, ok := conn.(carrier); ok {
+		if bytes, busy := c.Carried(); bytes > 0 {
+			if o.carried > 0 && bytes > o.carried {
+				o.speed.Wrote(int(bytes-o.carried), busy-o.busy)
+			}
+			o.carried, o.busy = bytes, busy
+			return
+		}
+	}
+	if o.class == wire.Gradients { // the receiver never lets these wait, so the time is the link's
+		o.speed.Wrote(n, took)
+	}
 }
 
 // encode makes the frame for p's chunk at offset at, in buf if it has room, and counts the tensor bytes in it before
