@@ -201,6 +201,7 @@ func TestLiarIsNotBelieved(t *testing.T) {
 func TestFindRunFails(t *testing.T) {
 	h := newTestHost(t, Config{})
 	plain := newTestHost(t, Config{}) // speaks libp2p, is no node of the DHT
+	var wait sync.WaitGroup           // it looks until its time is over
 	for _, tc := range []struct {
 		name string
 		via  []string
@@ -215,13 +216,16 @@ func TestFindRunFails(t *testing.T) {
 		{"no node", []string{at(t, plain)}, "no node of Shoal's DHT"},
 		{"another id", []string{plain.Addrs()[0] + "/p2p/" + newTestHost(t, Config{}).Self()}, "is there instead"},
 	} {
-		ctx, cancel := context.WithTimeout(testContext(t), time.Second)
-		_, err := h.FindRun(ctx, "run", NewSecret(), tc.via)
-		cancel()
-		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %v, want %s", tc.name, err, tc.want)
-		}
+		ctx, cancel := context.WithTimeout(testContext(t), 5*time.Second)
+		wait.Go(func() {
+			defer cancel()
+			_, err := h.FindRun(ctx, "run", NewSecret(), tc.via)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: %v, want %s", tc.name, err, tc.want)
+			}
+		})
 	}
+	wait.Wait()
 	if n := len(h.host.Peerstore().PeersWithAddrs()); n > 3 {
 		t.Errorf("%d peers are remembered", n)
 	}
