@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	p2pconnmgr "github.com/libp2p/go-libp2p/p2p/net/connmgr"
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	ma "github.com/multiformats/go-multiaddr"
 )
@@ -596,29 +595,5 @@ func TestCausesForPeople(t *testing.T) {
 	}
 	if got := causes(report); got != "192.0.2.2:4001/quic, 192.0.2.2:4001/tcp: network is unreachable" {
 		t.Errorf("causes are %q", got)
-	}
-}
-
-// TestPlacesAreOfNobody: the places that a host makes for peers leave no trace of any.
-func TestPlacesAreOfNobody(t *testing.T) {
-	seen := map[byte]bool{}
-	for id := range places {
-		seen[id[len(id)-1]] = true
-	}
-	if len(seen) != 256 {
-		t.Errorf("%d last bytes", len(seen))
-	}
-	h := newTestHost(t, Config{})
-	if peers := h.host.Peerstore().Peers(); len(peers) != 1 || peers[0] != h.host.ID() {
-		t.Errorf("a new host knows %d peers", len(peers))
-	}
-	conns := h.host.ConnManager().(*p2pconnmgr.BasicConnMgr)
-	if n := conns.GetInfo().ConnCount; n != 0 {
-		t.Errorf("a new host has %d connections", n)
-	}
-	for id := range places {
-		if conns.GetTagInfo(id) != nil {
-			t.Errorf("%x is known", id)
-		}
 	}
 }

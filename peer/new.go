@@ -8,7 +8,6 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/connmgr"
 	"github.com/libp2p/go-libp2p/core/network"
-	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/peerstore"
 	rcmgr "github.com/libp2p/go-libp2p/p2p/host/resource-manager"
 	p2pconnmgr "github.com/libp2p/go-libp2p/p2p/net/connmgr"
@@ -38,10 +37,6 @@ func New(ctx context.Context, c Config) (*Host, error) {
 		h.Close()
 		id.release()
 		return nil, err
-	}
-	for id := range places {
-		h.Peerstore().SetProtocols(id)
-		h.Peerstore().RemovePeer(id)
 	}
 	out := newHost(h, id, s)
 	if err := out.startRelaying(); err != nil {
@@ -76,28 +71,5 @@ func managers(s settings) (network.ResourceManager, connmgr.ConnManager, error) 
 		resources.Close()
 		return nil, nil, fmt.Errorf("peer: connection manager: %w", err)
 	}
-	for id := range places {
-		conns.Notifee().Connected(nil, nobody{id: id})
-		conns.Notifee().Disconnected(nil, nobody{id: id})
-	}
 	return resources, conns, nil
 }
-
-// places are ids of nobody, with each last byte that an id can have. By that byte libp2p keeps what it knows of peers, and their
-// connections, in 256 maps each, whose memory comes with the first peer and stays: in a run that many join they would be hundreds of
-// small things that come one at a time, each of which holds on to the page that it lies in. So they get it at once.
-func places(yield func(peer.ID) bool) {
-	for last := range 256 {
-		if !yield(peer.ID([]byte{0, byte(last)})) {
-			return
-		}
-	}
-}
-
-// nobody is whom a connection leads to that is none.
-type nobody struct {
-	network.Conn
-	id peer.ID
-}
-
-func (p nobody) RemotePeer() peer.ID { return p.id }
