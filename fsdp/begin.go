@@ -2,6 +2,7 @@ package fsdp
 
 import (
 	"fmt"
+	"slices"
 
 	"shoal/kernel"
 	"shoal/kernel/ref"
@@ -41,12 +42,7 @@ func (e *Engine) remember(last *Outcome) {
 	if r := e.cfg.Resume; r != nil && losses == nil {
 		losses, hashes = r.Losses, r.StepHashes
 	}
-	h, recorded := e.cfg.Hyper, 1
-	if h.HashEvery > 0 {
-		recorded += h.Steps / h.HashEvery
-	}
-	// Copies: what is appended must not be seen by whoever else has them.
-	e.res.Losses, e.res.StepHashes = roomFor(losses, h.Steps), roomFor(hashes, recorded)
+	e.res.Losses, e.res.StepHashes = slices.Clip(losses), slices.Clip(hashes) // what is appended must not be seen by whoever else has them
 	e.cfg.Losses, e.cfg.StepHashes = nil, nil
 	if last == nil || !e.hashDue(last.Step) {
 		return
@@ -130,9 +126,4 @@ func fill(init model.Init, key uint64, first int, dst []float32) {
 	case model.Normal:
 		ref.FillNormal(dst, key, first, init.A)
 	}
-}
-
-// roomFor is a copy of list with room for n in all, or for the first million: what a run keeps of each step doesn't move as it grows.
-func roomFor[T any](list []T, n int) []T {
-	return append(make([]T, 0, min(n, 1<<20)), list...)
 }
