@@ -207,12 +207,12 @@ func (l *slowLAN) carried(namespace, device string) int64 {
 	return list[0].Bytes
 }
 
-// busiest is the most bytes that any machine has sent, or has got.
-func (l *slowLAN) busiest() (n int64) {
+// traffic is how many bytes each machine has sent and has got, two figures for each.
+func (l *slowLAN) traffic() (list []int64) {
 	for i, machine := range l.machines {
-		n = max(n, l.carried(machine, "shoal0"), l.carried(l.hub, port(i)))
+		list = append(list, l.carried(machine, "shoal0"), l.carried(l.hub, port(i)))
 	}
-	return n
+	return list
 }
 
 // The links of a slow network are as slow as they are meant to be: to connect takes two delays, and what is carried takes
@@ -261,7 +261,7 @@ func TestSlowLAN(t *testing.T) {
 		t.Fatal(err)
 	}
 	took, want := time.Since(begin).Seconds(), bytes*8/rate
-	if n := l.busiest(); n < bytes || n > bytes+bytes/8 {
+	if n := slices.Max(l.traffic()); n < bytes || n > bytes+bytes/8 {
 		t.Errorf("the link has carried %d bytes of %d", n, bytes)
 	}
 	t.Logf("%d bytes took %.3f s", bytes, took)
