@@ -22,16 +22,16 @@ type rehearsed struct {
 	packed       float64 // what packing leaves of the bytes, as a share
 }
 
-// rehearse has as many peers as cfg.Here names take steps at once on this machine, each by itself. Times are their median,
+// rehearse has as many peers as cfg.Here names take steps at once on this machine, each waiting for the others as in a run. Times are their median,
 // memory is the most of any.
 func (t *task) rehearse(ctx context.Context, cfg *PlanConfig, views []fsdp.View) (r rehearsed, err error) {
 	procs := runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(procs * cfg.Here) // as many processes would have: what arrives need not wait for what computes
 	defer runtime.GOMAXPROCS(procs)
-	list, errs := make([]rehearsed, cfg.Here), make([]error, cfg.Here)
+	list, errs, company := make([]rehearsed, cfg.Here), make([]error, cfg.Here), fsdp.NewCompany(cfg.Here)
 	var wg sync.WaitGroup
 	for i := range list {
-		wg.Go(func() { list[i], errs[i] = t.rehearseOne(ctx, cfg, &views[i]) })
+		wg.Go(func() { list[i], errs[i] = t.rehearseOne(ctx, cfg, &views[i], company) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -45,7 +45,7 @@ func (t *task) rehearse(ctx context.Context, cfg *PlanConfig, views []fsdp.View)
 	return r, nil
 }
 
-func (t *task) rehearseOne(ctx context.Context, cfg *PlanConfig, v *fsdp.View) (r rehearsed, err error) {
+func (t *task) rehearseOne(ctx context.Context, cfg *PlanConfig, v *fsdp.View, company *fsdp.Company) (r rehearsed, err error) {
 	c := t.seen(v)
 	c.Eval, c.ActivationBudget = nil, cfg.Memory/4
 	if c.Device, err = newDevice(&Config{Cores: cfg.Cores, Kernel: cfg.Kernel, Memory: cfg.Memory}); err != nil {
@@ -66,7 +66,7 @@ func (t *task) rehearseOne(ctx context.Context, cfg *PlanConfig, v *fsdp.View) (
 			packing.given(g)
 		}
 		return carrier.carry(g)
-	})
+	}, company)
 	if err != nil {
 		return r, err
 	}

@@ -28,8 +28,9 @@ type Given struct {
 // Rehearse has member c.Start.View.Rank take steps on c.Device, as in a mesh whose members are equally fast, for about so
 // long, and at least one. The member gets what can't be dealt out evenly. Nobody else is there: what others would give is
 // made up, and arrives when what the member gives at that time does. So the state that it comes to makes no sense, but work and memory are those of real
-// steps. carry stands for the network: its wait blocks until all have what is given. Nil takes no time. An error is that of NewEngine, of the data, of the device or of ctx.
-func Rehearse(ctx context.Context, c Config, about time.Duration, carry func(Given) (wait func() error)) (*Rehearsal, error) {
+// steps. carry stands for the network: its wait blocks until all have what is given. Nil takes no time. The members of company rehearse
+// at the same time, this one among them, unless it is nil. An error is that of NewEngine, of the data, of the device or of ctx.
+func Rehearse(ctx context.Context, c Config, about time.Duration, carry func(Given) (wait func() error), company *Company) (*Rehearsal, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
@@ -42,12 +43,13 @@ func Rehearse(ctx context.Context, c Config, about time.Duration, carry func(Giv
 	c.Hyper.LR, c.Hyper.MinLR, c.Hyper.Schedule = 0, 0, "constant" // nothing is learnt
 	r := newRehearsal(p, c.Order(0), c.Hyper.Microbatch)
 	r.decider = &Decider{Layout: layout, Hyper: c.Hyper, BatchSize: func(step int) int { return len(r.order(step)) }}
-	r.clock.about, r.network = about, carry
+	r.clock.about, r.network, r.company = about, carry, company
 	c.Comm, c.Order, c.Start.Work = r, r.order, r.work
 	e, err := NewEngine(c)
 	if err != nil {
 		return nil, err
 	}
+	defer company.leave(p.Rank)
 	r.clock.start = time.Now()
 	if _, err = e.Run(ctx); !errors.Is(err, errRehearsed) {
 		return nil, err

@@ -29,6 +29,7 @@ type rehearsal struct {
 	last    Entry
 	zeros   []byte
 	network func(Given) (wait func() error)
+	company *Company
 	clock   rehearsalClock
 }
 
@@ -59,6 +60,7 @@ func (r *rehearsal) Begin(ctx context.Context, _ uint64, sink Sink) (context.Con
 	if measured && r.clock.stepped() {
 		return nil, errRehearsed
 	}
+	r.company.begin(r.Rank)
 	r.sink, r.clock.began = sink, time.Now()
 	r.shares = Deal(r.step, len(microbatches(len(r.order(r.step)), r.size)), r.work)
 	return ctx, nil
@@ -74,7 +76,7 @@ func (r *rehearsal) carry(g Given) (wait func() error) {
 }
 
 // AllGather implements Comm. What others give looks like mine.
-func (r *rehearsal) AllGather(_ context.Context, _ uint32, width int, mine []byte, takes []bool, parts [][]byte) (wait, given func() error) {
+func (r *rehearsal) AllGather(ctx context.Context, _ uint32, width int, mine []byte, takes []bool, parts [][]byte) (wait, given func() error) {
 	var to []int
 	for rank, part := range parts {
 		if rank == r.Rank {
@@ -91,18 +93,20 @@ func (r *rehearsal) AllGather(_ context.Context, _ uint32, width int, mine []byt
 			at += copy(part[at:], mine)
 		}
 	}
-	done := sync.OnceValue(r.carry(Given{Parameters: true, Width: width, Data: mine, To: to}))
-	return done, done
+	carried, others := r.carry(Given{Parameters: true, Width: width, Data: mine, To: to}), r.company.reach(ctx, r.Rank, gathers)
+	given = sync.OnceValue(carried)
+	return sync.OnceValue(func() error { return errors.Join(given(), others()) }), given
 }
 
 // Give implements Comm. The others give the same unit's gradient, and its sums where they are held here.
-func (r *rehearsal) Give(_ context.Context, kind Kind, tag uint32, parts [][]byte, _ int) (wait func() error) {
+func (r *rehearsal) Give(ctx context.Context, kind Kind, tag uint32, parts [][]byte, _ int) (wait func() error) {
 	var carried []func() error
 	for rank, part := range parts {
 		if rank != r.Rank {
 			carried = append(carried, r.carry(Given{Width: 4, Data: part, To: []int{rank}}))
 		}
 	}
+	carried = append(carried, r.company.reach(ctx, r.Rank, gives))
 	done, sink, shares := make(chan error, 1), r.sink, r.shares
 	go func() {
 		var err error
@@ -169,6 +173,9 @@ func (r *rehearsal) Next(ctx context.Context) (Entry, error) {
 	}
 	var own ready
 	if err := decoding.Unmarshal(r.said, &own); err != nil {
+		return Entry{}, err
+	}
+	if err := r.company.reach(ctx, r.Rank, readies)(); err != nil {
 		return Entry{}, err
 	}
 	r.clock.cost = time.Duration(own.Cost) * time.Microsecond

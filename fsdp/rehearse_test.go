@@ -12,6 +12,17 @@ import (
 // rehearse is Rehearse for one member of the run that s describes, and the memory that it took.
 func (s setup) rehearse(t *testing.T, rank int, about time.Duration) (*Rehearsal, *kernel.Meter) {
 	t.Helper()
+	c := s.rehearsed(t, rank)
+	r, err := Rehearse(t.Context(), c, about, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, c.Device.Meter()
+}
+
+// rehearsed is what one member of the run that s describes can rehearse.
+func (s setup) rehearsed(t *testing.T, rank int) Config {
+	t.Helper()
 	mesh := s.mesh(s.sequence())
 	c := s.config(mesh, rank, s.sequence())
 	c.Comm, c.Device = nil, fast(t)
@@ -19,11 +30,7 @@ func (s setup) rehearse(t *testing.T, rank int, about time.Duration) (*Rehearsal
 	if c.Start, err = mesh.Enter(t.Context(), rank); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Rehearse(t.Context(), c, about, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r, c.Device.Meter()
+	return c
 }
 
 // TestRehearse compares the memory of a rehearsed step with that of real ones: at rest to the byte, the peaks but for what
@@ -101,7 +108,7 @@ func TestRehearseEnds(t *testing.T) {
 	mesh := s.mesh(s.sequence())
 	c := s.config(mesh, 0, s.sequence())
 	c.Device = fast(t)
-	if _, err := Rehearse(t.Context(), c, time.Second, nil); err == nil {
+	if _, err := Rehearse(t.Context(), c, time.Second, nil, nil); err == nil {
 		t.Error("a rehearsal without a view went on")
 	}
 	var err error
@@ -111,7 +118,7 @@ func TestRehearseEnds(t *testing.T) {
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
-	if _, err := Rehearse(ctx, c, time.Hour, nil); !errors.Is(err, why) {
+	if _, err := Rehearse(ctx, c, time.Hour, nil, nil); !errors.Is(err, why) {
 		t.Errorf("a rehearsal that was cancelled ended with %v", err)
 	}
 }

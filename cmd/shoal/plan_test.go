@@ -79,7 +79,7 @@ func TestPlan(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), r); err != nil {
 		t.Fatal(err)
 	}
-	if r.Plan == nil || r.Plan.Step == nil || r.Plan.Step.Planned != p.StepSeconds || r.Plan.Step.Measured != r.WallSeconds/12 || int64(r.Plan.Rest.Planned) != p.RestBytes {
+	if r.Plan == nil || r.Plan.Step == nil || r.Plan.Step.Planned != p.StepSeconds || r.Plan.Step.Measured != r.StepSeconds() || int64(r.Plan.Rest.Planned) != p.RestBytes {
 		t.Errorf("the report compares %+v, the plan is %+v", r.Plan, p)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "report", "report.html"))

@@ -66,14 +66,9 @@ func reportAfter(t *testing.T, l *lan, run *shoal.RunFile, first func()) *shoal.
 	return r
 }
 
-// stepSeconds is how long an average step after the first took. That one is no example: who begins waits in it for the others,
-// and it is tried twice, the first time to learn the exponents.
-func stepSeconds(r *shoal.Report) float64 {
-	return (r.WallSeconds - r.Peers[0].FirstMS/1e3) / float64(r.Peers[0].Steps)
-}
-
 // TestSlowLink: with links of 100 Mbit/s and 20 ms each way, a step takes what its bytes take on the busiest link, or what
-// computing takes, whichever is more, and at most 15% on top, in the median of three. What computing takes is seen on links
+// computing takes, whichever is more, and at most 15% on top, in the median of three. The first step, which is no example, is left out, with
+// its bytes. What computing takes is seen on links
 // that are as fast as memory, in turn with the slow ones.
 func TestSlowLink(t *testing.T) {
 	needLong(t)
@@ -95,7 +90,7 @@ func TestSlowLink(t *testing.T) {
 					for i, n := range l.traffic() {
 						busiest = max(busiest, n-before[i])
 					}
-					step, computing := stepSeconds(slow), stepSeconds(fast)
+					step, computing := slow.StepSeconds(), fast.StepSeconds()
 					travelling := 8 * float64(busiest) / bits / float64(run.Train.Steps-1)
 					over = append(over, step/max(computing, travelling)-1)
 					t.Logf("a step takes %s; computing takes %s, bytes %s: %+.0f%%; the first step took %.1f s", seconds(step), seconds(computing),

@@ -4,7 +4,7 @@ package report
 type Plan struct {
 	Rest     Compared  `json:"rest_bytes"`     // that a peer holds between steps, the most of any
 	Received Compared  `json:"received_bytes"` // that a peer receives per step before packing, the mean of all
-	Step     *Compared `json:"step_seconds"`   // mean of all steps; nil if nobody planned it
+	Step     *Compared `json:"step_seconds"`   // StepSeconds; nil if nobody planned it
 }
 
 // Compared is one figure of a plan.
@@ -35,7 +35,7 @@ func (r *Report) Measured() (rest, received float64) {
 // PlanStep compares the run's steps with the seconds that a plan gave them. Without a Plan it does nothing.
 func (r *Report) PlanStep(seconds float64) {
 	if r.Plan != nil {
-		r.Plan.Step = &Compared{Planned: seconds, Measured: r.WallSeconds / float64(r.committed())}
+		r.Plan.Step = &Compared{Planned: seconds, Measured: r.StepSeconds()}
 	}
 }
 

@@ -28,6 +28,14 @@ func TestTimes(t *testing.T) {
 	if step := (&Peer{TimeMS: got}).StepMS(); step != (Times{}) {
 		t.Errorf("an average of no steps is %+v", step)
 	}
+	r := Report{WallSeconds: 12, Steps: 3, ResumedStep: 1, Peers: []Peer{p, {Steps: 5, TimeMS: got}}}
+	if step := r.StepSeconds(); math.Abs(step-0.02400015) > 1e-9 {
+		t.Errorf("an average step of two peers takes %v s", step)
+	}
+	r.Peers[1] = Peer{}
+	if step := r.StepSeconds(); step != 6 {
+		t.Errorf("without a second step one takes %v s", step)
+	}
 	spans := NewTimeline([]fsdp.Event{{Kind: fsdp.TraceForward, Step: 3, Unit: 2, Start: 1500 * time.Microsecond, End: 2 * ms}})
 	if len(spans) != 1 || spans[0] != (Span{"forward", 2, 1.5, 2}) {
 		t.Errorf("spans are %+v", spans)

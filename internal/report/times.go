@@ -68,3 +68,18 @@ func (p *Peer) StepMS() Times {
 	n, t := float64(p.Steps), p.TimeMS
 	return Times{t.Compute / n, t.Parameters / n, t.Reduce / n, t.Commit / n, t.Update / n, t.Idle / n}
 }
+
+// StepSeconds is how long an average step after the first one took, the mean of all peers. The first one is no example: some peers
+// wait in it for others that start, and it is tried twice, the first time to learn the exponents. It is the run's step if there was
+// no other.
+func (r *Report) StepSeconds() float64 {
+	ms := 0.0
+	for i := range r.Peers {
+		p := &r.Peers[i]
+		if p.Steps == 0 {
+			return r.WallSeconds / float64(r.committed())
+		}
+		ms += p.StepMS().Sum() / float64(len(r.Peers))
+	}
+	return ms / 1e3
+}

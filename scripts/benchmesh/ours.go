@@ -73,7 +73,7 @@ func (o *ours) contender(ctx context.Context, n int) (contender, error) {
 			return turn{}, fmt.Errorf("it ends with the state hash %s, another turn with %s", r.StateHash, o.hash)
 		}
 		used := all.less(begin)
-		return turn{stepSeconds(r), used.cpu / float64(steps), float64(used.bytes) / float64(steps*n), peakMemory(r)}, nil
+		return turn{r.StepSeconds(), used.cpu / float64(steps), float64(used.bytes) / float64(steps*n), peakMemory(r)}, nil
 	}}, nil
 }
 
@@ -98,15 +98,6 @@ func (o *ours) bare(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	return peakMemory(r), nil
-}
-
-// stepSeconds is the time of an average step after the first one.
-func stepSeconds(r *shoal.Report) float64 {
-	ms := 0.0
-	for i := range r.Peers {
-		ms += r.Peers[i].StepMS().Sum() / float64(len(r.Peers))
-	}
-	return ms / 1e3
 }
 
 func peakMemory(r *shoal.Report) (most int64) {
