@@ -39,8 +39,8 @@ const (
 )
 
 // newLoopback opens the streams to so many others, whose ranks are all below size.
-func newLoopback(ctx context.Context, rank, size int) (l *loopback, err error) {
-	l = &loopback{lanes: map[laneKey]*lane{}}
+func newLoopback(ctx context.Context, rank, size int) (_ *loopback, err error) {
+	l := &loopback{lanes: map[laneKey]*lane{}}
 	l.life, l.end = context.WithCancel(ctx)
 	defer func() {
 		if err != nil {

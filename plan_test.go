@@ -1,6 +1,7 @@
 package shoal
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -148,6 +149,25 @@ func TestStepTime(t *testing.T) {
 		if got := messages(c.peers); got != c.want {
 			t.Errorf("%d peers: %d messages, want %d", c.peers, got, c.want)
 		}
+	}
+}
+
+// TestRehearsalFails: peers that rehearse together don't wait for one that can't.
+func TestRehearsalFails(t *testing.T) {
+	run := runfile.Default()
+	task, err := newTask(t.Context(), run, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer task.close()
+	cfg := PlanConfig{RunFile: &run, Peers: 2, Here: 2, Cores: 1, about: time.Millisecond}
+	if err := cfg.fill(); err != nil {
+		t.Fatal(err)
+	}
+	views := task.equals(2)
+	views[1].Owner = views[1].Owner[1:]
+	if _, err := task.rehearse(t.Context(), &cfg, views); err == nil || errors.Is(err, context.Canceled) {
+		t.Errorf("the rehearsal ends with %v", err)
 	}
 }
 

@@ -3,11 +3,11 @@ package shoal
 import (
 	"cmp"
 	"context"
-	"errors"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"shoal/fsdp"
 	"shoal/kernel"
@@ -22,19 +22,21 @@ type rehearsed struct {
 	packed       float64 // what packing leaves of the bytes, as a share
 }
 
-// rehearse has as many peers as cfg.Here names take steps at once on this machine, each waiting for the others as in a run. Times are their median,
-// memory is the most of any.
+// rehearse has as many peers as cfg.Here names take steps at once on this machine, each waiting for the others as in a run.
+// Times are their median, memory is the most of any. One that fails ends all.
 func (t *task) rehearse(ctx context.Context, cfg *PlanConfig, views []fsdp.View) (r rehearsed, err error) {
 	procs := runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(procs * cfg.Here) // as many processes would have: what arrives need not wait for what computes
 	defer runtime.GOMAXPROCS(procs)
-	list, errs, company := make([]rehearsed, cfg.Here), make([]error, cfg.Here), fsdp.NewCompany(cfg.Here)
-	var wg sync.WaitGroup
+	list, company := make([]rehearsed, cfg.Here), fsdp.NewCompany(cfg.Here)
+	all, ctx := errgroup.WithContext(ctx)
 	for i := range list {
-		wg.Go(func() { list[i], errs[i] = t.rehearseOne(ctx, cfg, &views[i], company) })
+		all.Go(func() (err error) {
+			list[i], err = t.rehearseOne(ctx, cfg, &views[i], company)
+			return err
+		})
 	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := all.Wait(); err != nil {
 		return r, err
 	}
 	slices.SortFunc(list, func(a, b rehearsed) int { return cmp.Compare(a.step, b.step) })

@@ -62,10 +62,10 @@ func (c *Company) reach(ctx context.Context, rank int, w waypoint) (wait func() 
 		p.done[w]++
 		at = *p
 	})
+	if c == nil {
+		return func() error { return nil }
+	}
 	return func() error {
-		if c == nil {
-			return nil
-		}
 		defer context.AfterFunc(ctx, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()

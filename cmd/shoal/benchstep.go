@@ -119,12 +119,11 @@ type stepPeerTime struct {
 }
 
 func newStepTimes(r *shoal.Report) *stepTimes {
-	s := &stepTimes{Name: r.Name, Steps: r.Steps - 1}
+	s := &stepTimes{Name: r.Name, Steps: r.Steps - 1, StepMS: 1000 * r.StepSeconds()}
 	samples := int64(0)
 	for i := range r.Peers {
 		p := &r.Peers[i]
 		s.Peers = append(s.Peers, stepPeerTime{p.Rank, p.Backend, p.Samples, p.StepMS()})
-		s.StepMS += p.StepMS().Sum() / float64(len(r.Peers))
 		samples += p.Samples
 	}
 	if s.StepMS > 0 {

@@ -67,9 +67,8 @@ func reportAfter(t *testing.T, l *lan, run *shoal.RunFile, first func()) *shoal.
 }
 
 // TestSlowLink: with links of 100 Mbit/s and 20 ms each way, a step takes what its bytes take on the busiest link, or what
-// computing takes, whichever is more, and at most 15% on top, in the median of three. The first step, which is no example, is left out, with
-// its bytes. What computing takes is seen on links
-// that are as fast as memory, in turn with the slow ones.
+// computing takes, whichever is more, and at most 15% on top, in the median of three. The first step, which is no example, is
+// left out, with its bytes. What computing takes is seen on links that are as fast as memory, in turn with the slow ones.
 func TestSlowLink(t *testing.T) {
 	needLong(t)
 	const bits, rounds = 100e6, 3
