@@ -18,7 +18,8 @@ import (
 
 // loopback carries what a peer gives in a rehearsal over encrypted streams to another host of this process, so that a plan
 // knows what the network costs the processor: what is sent and received here is as much as the peer would send, and receive
-// from others. Each other peer has a stream for parameters and one for gradients.
+// from others. Other peers have a stream for parameters and one for gradients, and share them where there are more than
+// loopbackLanes: a connection has room for some tens of streams.
 type loopback struct {
 	near, far *peer.Host
 	lanes     map[laneKey]*lane
@@ -28,7 +29,7 @@ type loopback struct {
 }
 
 type laneKey struct {
-	rank       int
+	number     int // the rank's, modulo loopbackLanes
 	parameters bool
 }
 
@@ -36,6 +37,8 @@ const (
 	laneProtocol = "/shoal/1/rehearsal"
 	laneHeader   = 52      // bytes before a chunk and of an acknowledgement, as in a run
 	laneChunk    = 1 << 20 // bytes that are sent at once
+
+	loopbackLanes = 8 // of each class
 )
 
 // newLoopback opens the streams to so many others, whose ranks are all below size.
@@ -56,9 +59,9 @@ func newLoopback(ctx context.Context, rank, size int) (_ *loopback, err error) {
 		return nil, err
 	}
 	l.far.Handle(laneProtocol, takeAll)
-	for r := range size {
+	for i := range min(size, loopbackLanes) {
 		for _, parameters := range []bool{true, false} {
-			if r == rank {
+			if i == rank && size <= loopbackLanes {
 				continue
 			}
 			conn, err := l.near.Open(l.life, l.far.Self(), l.far.Addrs(), laneProtocol)
@@ -66,7 +69,7 @@ func newLoopback(ctx context.Context, rank, size int) (_ *loopback, err error) {
 				return nil, err
 			}
 			x := &lane{conn: conn, queue: make(chan parcel, 64), sent: make(chan parcel, 64)}
-			l.lanes[laneKey{r, parameters}] = x
+			l.lanes[laneKey{i, parameters}] = x
 			l.busy.Go(func() { x.write(l.life) })
 			l.busy.Go(func() { x.await(l.life) })
 		}
@@ -94,7 +97,7 @@ func (l *loopback) carry(g fsdp.Given) (wait func() error) {
 	for _, rank := range g.To {
 		p := parcel{g.Data, make(chan error, 1)}
 		select {
-		case l.lanes[laneKey{rank, g.Parameters}].queue <- p:
+		case l.lanes[laneKey{rank % loopbackLanes, g.Parameters}].queue <- p:
 			sent = append(sent, p)
 		case <-l.life.Done():
 		}

@@ -1,6 +1,7 @@
 package shoal
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -22,7 +23,8 @@ type PlanConfig struct {
 	Peers int
 	// Here is how many of them share this machine, as in a testnet: as many are measured at once. 0 means 1.
 	Here int
-	// Memory, Cores and Kernel are those of each peer, as in Config.
+	// Memory, Cores and Kernel are those of each peer, as in Config. Memory that is 0 is the machine's, shared by those here;
+	// there can't be more cores than the machine has.
 	Memory int64
 	Cores  int
 	Kernel string
@@ -73,6 +75,9 @@ type Plan struct {
 	SamplesPerSecond float64  `json:"samples_per_second"` // of all peers
 }
 
+// maxStepSeconds is more than any step is planned to take.
+const maxStepSeconds = 1e12
+
 // planVersion is Plan.Version. It grows when a field changes its meaning or goes away.
 const planVersion = 1
 
@@ -120,20 +125,15 @@ func (c *PlanConfig) fill() error {
 	if err := (&Config{Peers: c.Peers, Memory: c.Memory, Cores: c.Cores, Kernel: c.Kernel}).Check(); err != nil {
 		return err
 	}
-	c.Peers, c.Here = max(1, c.Peers), max(1, c.Here)
-	if c.about == 0 {
-		c.about = 3 * time.Second
-	}
-	if c.Memory == 0 {
-		c.Memory = allMemory()
-	}
-	if c.Cores == 0 {
-		c.Cores = allCores()
-	}
+	c.Peers, c.Here = cmp.Or(c.Peers, 1), cmp.Or(c.Here, 1)
 	if err := within(c.Here, 1, c.Peers); err != nil {
 		return &ConfigError{"here", err}
 	}
+	c.about = cmp.Or(c.about, 3*time.Second)
+	c.Memory, c.Cores = cmp.Or(c.Memory, allMemory()/int64(c.Here)), cmp.Or(c.Cores, allCores())
 	switch {
+	case c.Cores > allCores():
+		return &ConfigError{"cores", fmt.Errorf("%d are more than this machine has, use 1 to %d, or plan on a machine like the peers'", c.Cores, allCores())}
 	case c.Link < 0 || math.IsNaN(c.Link) || math.IsInf(c.Link, 0):
 		return &ConfigError{"link", fmt.Errorf("%v bits per second are not allowed here", c.Link)}
 	case c.Latency < 0:
@@ -150,9 +150,14 @@ func (t *task) plan(cfg *PlanConfig, f forecast) *Plan {
 		Packing: t.run.Wire.Packing, Peers: cfg.Peers, Here: cfg.Here, Backups: t.copies(cfg.Peers), ModelParameters: int64(fsdp.NewLayout(t.model, t.frozen).Parameters()),
 		RestBytes: f.rest, NeedBytes: f.need, LimitBytes: cfg.Memory, StepTraffic: int64(math.Round(f.received)), RunTraffic: int64(math.Round(f.run)),
 		Cores: cfg.Cores, LinkBits: cfg.Link, LatencySeconds: cfg.Latency.Seconds()}
-	size := t.run.Train.Microbatch
-	p.Microbatches = (len(t.order(0)) + size - 1) / size
+	p.Microbatches = t.microbatches()
 	return p
+}
+
+// microbatches is how many a step has, before its epoch's end.
+func (t *task) microbatches() int {
+	size := t.run.Train.Microbatch
+	return (len(t.order(0)) + size - 1) / size
 }
 
 // runHash names what a plan is about.
@@ -170,6 +175,8 @@ func (p *Plan) Check(r *RunFile, peers int) error {
 		return errors.New("it is about another run file: plan this one")
 	case p.Peers != peers:
 		return fmt.Errorf("it is about %s, and this run begins with %d", count(p.Peers, "peer"), peers)
+	case p.StepSeconds <= 0 || p.StepSeconds > maxStepSeconds || p.RestBytes <= 0 || p.RunTraffic < 0:
+		return errors.New("it is damaged: make another with shoal plan --json")
 	}
 	return nil
 }

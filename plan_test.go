@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,6 +99,17 @@ func TestMakePlan(t *testing.T) {
 	if err := json.Unmarshal(text, back); err != nil || *back != *p {
 		t.Errorf("the plan comes back as %+v, %v", back, err)
 	}
+	for name, spoil := range map[string]func(*Plan){
+		"no time":  func(p *Plan) { p.StepSeconds = 0 },
+		"ages":     func(p *Plan) { p.StepSeconds = 1e300 },
+		"nothing":  func(p *Plan) { p.RestBytes = 0 },
+		"negative": func(p *Plan) { p.RunTraffic = -5 },
+	} {
+		if spoil(back); back.Check(even, 2) == nil {
+			t.Errorf("a damaged plan was taken: %s", name)
+		}
+		*back = *p
+	}
 	other := *even
 	other.Train.Batch++
 	for why, err := range map[string]error{"run": p.Check(&other, 2), "peers": p.Check(even, 3), "version": new(Plan).Check(even, 2)} {
@@ -171,11 +183,30 @@ func TestRehearsalFails(t *testing.T) {
 	}
 }
 
+// TestPlanOfMany: there can be fewer microbatches than peers, and more peers than one connection has streams for two each.
+func TestPlanOfMany(t *testing.T) {
+	for _, c := range []struct{ peers, here, batch int }{{2, 1, 4}, {3, 2, 4}, {5, 5, 8}, {32, 1, 16}, {20, 20, 100}} {
+		p, err := MakePlan(t.Context(), smallPlan(func(cfg *PlanConfig) {
+			cfg.Peers, cfg.Here, cfg.RunFile.Train.Batch, cfg.Memory = c.peers, c.here, c.batch, 0
+		}))
+		if err != nil {
+			t.Errorf("%+v: %v", c, err)
+			continue
+		}
+		m := (c.batch + 3) / 4
+		if want := (m + c.peers - 1) / c.peers; p.Microbatches != m || p.Share != want || p.LimitBytes != allMemory()/int64(c.here) {
+			t.Errorf("%+v: planned %+v, want %d of %d microbatches and %d bytes", c, p, want, m, allMemory()/int64(c.here))
+		}
+	}
+}
+
 func TestPlanRefuses(t *testing.T) {
 	for field, change := range map[string]func(*PlanConfig){
 		"peers":   func(c *PlanConfig) { c.Peers = 99 },
 		"here":    func(c *PlanConfig) { c.Here = 3 },
+		"here ":   func(c *PlanConfig) { c.Here = -1 },
 		"cores":   func(c *PlanConfig) { c.Cores = -1 },
+		"cores ":  func(c *PlanConfig) { c.Cores = allCores() + 1 },
 		"memory":  func(c *PlanConfig) { c.Memory = -1 },
 		"kernel":  func(c *PlanConfig) { c.Kernel = "abacus" },
 		"link":    func(c *PlanConfig) { c.Link = -1 },
@@ -184,7 +215,7 @@ func TestPlanRefuses(t *testing.T) {
 	} {
 		_, err := MakePlan(t.Context(), smallPlan(change))
 		var wrong *ConfigError
-		if !errors.As(err, &wrong) || wrong.Field != field {
+		if !errors.As(err, &wrong) || wrong.Field != strings.TrimSpace(field) {
 			t.Errorf("%s: error %v", field, err)
 		}
 	}

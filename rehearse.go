@@ -22,13 +22,13 @@ type rehearsed struct {
 	packed       float64 // what packing leaves of the bytes, as a share
 }
 
-// rehearse has as many peers as cfg.Here names take steps at once on this machine, each waiting for the others as in a run.
-// Times are their median, memory is the most of any. One that fails ends all.
+// rehearse has as many peers as cfg.Here names take steps at once on this machine, each waiting for the others as in a run, but
+// for those to whom no microbatch is left. Times are their median, memory is the most of any. One that fails ends all.
 func (t *task) rehearse(ctx context.Context, cfg *PlanConfig, views []fsdp.View) (r rehearsed, err error) {
-	procs := runtime.GOMAXPROCS(0)
-	runtime.GOMAXPROCS(procs * cfg.Here) // as many processes would have: what arrives need not wait for what computes
+	n, procs := min(cfg.Here, t.microbatches()), runtime.GOMAXPROCS(0)
+	runtime.GOMAXPROCS(procs * n) // as many processes would have: what arrives need not wait for what computes
 	defer runtime.GOMAXPROCS(procs)
-	list, company := make([]rehearsed, cfg.Here), fsdp.NewCompany(cfg.Here)
+	list, company := make([]rehearsed, n), fsdp.NewCompany(n)
 	all, ctx := errgroup.WithContext(ctx)
 	for i := range list {
 		all.Go(func() (err error) {

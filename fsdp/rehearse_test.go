@@ -52,6 +52,7 @@ func TestRehearse(t *testing.T) {
 		{"bf16", 3, func(s *setup) { s.hyper.Reduce, s.backups = BFloat16, 1 }},
 		{"fp32 parameters", 2, func(s *setup) { s.params = kernel.F32 }},
 		{"more members than microbatches", 8, func(*setup) {}},
+		{"one microbatch", 3, func(s *setup) { s.hyper.Batch, s.backups = s.hyper.Microbatch, 1 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := base(t)

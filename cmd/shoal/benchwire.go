@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -61,11 +60,7 @@ func (a *app) benchWireCommand() *cobra.Command {
 
 // wireHost is a host as a run has it.
 func (a *app) wireHost(ctx context.Context, listen []string) (*peer.Host, error) {
-	log := slog.New(slog.DiscardHandler)
-	if a.verbose {
-		log = slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	}
-	return peer.New(ctx, peer.Config{Listen: listen, Version: version.Version, Log: log})
+	return peer.New(ctx, peer.Config{Listen: listen, Version: version.Version, Log: a.log})
 }
 
 // wireAddresses is what the end that listens prints as JSON.

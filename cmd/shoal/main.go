@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime"
@@ -60,6 +62,7 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	verbose        bool
+	log            *slog.Logger // nil unless verbose
 }
 
 // wrongInput marks an error that the user's flags or files caused.
@@ -135,6 +138,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return wrongInput{fmt.Errorf("%w, see `%s --help`", badFlag(err), cmd.CommandPath())}
 	})
+	root.PersistentPreRun = func(*cobra.Command, []string) { a.log = a.logger() }
 	root.PersistentFlags().BoolVar(&a.verbose, "verbose", false, "log what happens inside on stderr")
 	root.AddCommand(a.initCommand(), a.upCommand(), a.joinCommand(), a.testnetCommand(), a.sampleCommand(), a.evalCommand(), a.checkpointCommand(),
 		a.planCommand(), a.statusCommand(), a.recoverCommand(), a.benchCommand(), a.tabCommand(), &cobra.Command{
@@ -144,6 +148,18 @@ func (a *app) root() *cobra.Command {
 			Run:   func(*cobra.Command, []string) { fmt.Fprintln(a.stdout, version.Long()) },
 		})
 	return root
+}
+
+// logger is nil unless the user wants a log. What libraries log goes the same way, in the whole process.
+func (a *app) logger() *slog.Logger {
+	if !a.verbose {
+		peer.LogTo(slog.DiscardHandler)
+		log.SetOutput(io.Discard)
+		return nil
+	}
+	h := slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelDebug})
+	peer.LogTo(h)
+	return slog.New(h)
 }
 
 // usage is the text behind a command's description: examples first.

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -71,20 +69,8 @@ func (n *nodeFlags) config(a *app) (shoal.Config, error) {
 		Memory: int64(n.memory), Cores: n.cores, Kernel: n.kernel,
 		Listen: n.listen, Announce: n.announce, Identity: n.identity, Out: n.out, Checkpoint: n.checkpoint,
 		Via: n.via, LAN: n.lan, Slow: n.slow,
-		Log: a.logger(),
+		Log: a.log,
 	}, nil
-}
-
-// logger is nil unless the user wants a log. What libraries log goes the same way.
-func (a *app) logger() *slog.Logger {
-	if !a.verbose {
-		peer.LogTo(slog.DiscardHandler)
-		log.SetOutput(io.Discard)
-		return nil
-	}
-	h := slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelDebug})
-	peer.LogTo(h)
-	return slog.New(h)
 }
 
 func (a *app) upCommand() *cobra.Command {

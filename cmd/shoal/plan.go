@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 
@@ -36,7 +37,7 @@ func (a *app) planCommand() *cobra.Command {
 	f.IntVar(&cfg.Here, "here", 1, "`number` of them that share this machine, as in a testnet")
 	f.Var(&link, "link", "bits per second that each peer can send and receive, as in 100Mbit, 1Gbit or 10MB (default: the network is left out)")
 	f.DurationVar(&cfg.Latency, "latency", 0, "`time` that a message is on its way, as in 20ms")
-	f.Var(&memory, "memory", "memory that each peer offers, as in 512MiB or 4GiB (default: this machine's)")
+	f.Var(&memory, "memory", "memory that each peer offers, as in 512MiB or 4GiB (default: this machine's, shared by those here)")
 	f.IntVar(&cfg.Cores, "cores", 0, "cores that each peer computes with (default: all)")
 	f.StringVar(&cfg.Kernel, "kernel", "", kernelUsage)
 	f.BoolVar(&asJSON, "json", false, "print JSON")
@@ -44,8 +45,8 @@ func (a *app) planCommand() *cobra.Command {
 	overrideData(o)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		for name, n := range map[string]int{"peers": cfg.Peers, "here": cfg.Here} {
-			if n == 0 { // which is 1 for a program
-				return wrongInput{fmt.Errorf("--%s: 0 is not allowed here, use 1 or more", name)}
+			if n <= 0 { // 0 is 1 for a program
+				return wrongInput{fmt.Errorf("--%s: %d is not allowed here, use 1 or more", name, n)}
 			}
 		}
 		if cfg.RunFile, err = a.readRunFile(args[0]); err != nil {
@@ -78,7 +79,7 @@ func printPlan(w io.Writer, p *shoal.Plan) error {
 	}
 	row("parameters", report.Count(p.ModelParameters), "")
 	row("memory between steps", report.Bytes(p.RestBytes), "of each peer, tensors alone")
-	row("memory in a step", report.Bytes(p.PeakBytes), "at most; offer at least "+report.Bytes(max(p.NeedBytes, p.PeakBytes)))
+	row("memory in a step", report.Bytes(p.PeakBytes), "of equal peers; offer at least "+report.Bytes(max(p.NeedBytes, p.PeakBytes)))
 	fits := "this is enough"
 	if !p.Fits {
 		fits = "THIS IS TOO LITTLE"
@@ -134,6 +135,6 @@ func readPlan(file string, run *shoal.RunFile, peers int) (*shoal.Plan, error) {
 // comparePlan has a run's report tell what came of the plan, if there is one.
 func comparePlan(r *shoal.Report, p *shoal.Plan) {
 	if p != nil {
-		r.PlanStep(p.StepSeconds)
+		r.Planned(float64(p.RestBytes), math.Round(float64(p.RunTraffic)/float64(r.Steps)), p.StepSeconds)
 	}
 }

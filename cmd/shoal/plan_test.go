@@ -86,6 +86,10 @@ func TestPlan(t *testing.T) {
 	if err != nil || !strings.Contains(string(page), "Time of a step") {
 		t.Errorf("report.html lacks the plan (%v)", err)
 	}
+	r.Planned(float64(p.RestBytes)/2, 1, 1)
+	if got := *r.Plan; got.Rest.Off() != 1 || got.Received.Planned != 1 || got.Step.Planned != 1 {
+		t.Errorf("another plan is compared as %+v", got)
+	}
 	for want, args := range map[string][]string{
 		"--plan: " + plan + ": it is about 2 peers, and this run begins with 3": {"testnet", "--run", file, "--peers", "3", "--plan", plan},
 		"--plan: " + plan + ": it is about another run file":                    {"up", "-", "--peers", "2", "--plan", plan},
@@ -121,7 +125,7 @@ func TestPlanSpeed(t *testing.T) {
 		var took []float64
 		for range 3 {
 			r := runTestnet(t, testnet.Config{RunFile: &run, Peers: peers, Cores: 2})
-			r.PlanStep(p.StepSeconds)
+			comparePlan(r, p)
 			took = append(took, r.Plan.Step.Measured)
 		}
 		slices.Sort(took)

@@ -32,10 +32,12 @@ func (r *Report) Measured() (rest, received float64) {
 	return rest, received / float64(len(r.Peers)) / float64(r.committed())
 }
 
-// PlanStep compares the run's steps with the seconds that a plan gave them. Without a Plan it does nothing.
-func (r *Report) PlanStep(seconds float64) {
-	if r.Plan != nil {
-		r.Plan.Step = &Compared{Planned: seconds, Measured: r.StepSeconds()}
+// Planned compares what happened with a plan that was made before the run: bytes that a peer holds between steps and that it
+// receives per step, and the seconds of a step. Without a Plan it does nothing.
+func (r *Report) Planned(rest, received, step float64) {
+	if p := r.Plan; p != nil {
+		p.Rest.Planned, p.Received.Planned = rest, received
+		p.Step = &Compared{Planned: step, Measured: r.StepSeconds()}
 	}
 }
 
