@@ -43,6 +43,7 @@ async function computing(page) {
   await say(page, { type: 'state', state: 'computing', reason: '' });
   await say(page, { type: 'status', status: status({ peer: own, members: members(3, 2) }) });
   await word(page, 'Computing');
+  await page.waitForFunction(() => document.querySelector('#share').textContent.endsWith('%')); // the status is seen, too
 }
 
 onPage('before joining: the run, who is in it, what joining uses', {}, async (page) => {
