@@ -40,7 +40,7 @@ func hangs(t *testing.T, at func(fsdp.Point) bool) {
 	reports, errs := make([]*Report, 2), make([]error, 2)
 	var others, hanging sync.WaitGroup
 	for i, cfg := range peers(2, nil) {
-		cfg.Listen, cfg.Slow = []string{"127.0.0.1:0"}, 8 // so that the third one always has something to compute
+		cfg.Listen, cfg.Slow = []string{"127.0.0.1:0"}, 32 // so that the third one always has something to compute
 		others.Go(func() {
 			if i == 0 {
 				cfg.Peers = 3
