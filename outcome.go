@@ -99,7 +99,7 @@ func (m *member) report(res *fsdp.Result) (*Report, error) {
 		r.ModelParameters += row.ParametersOwned
 	}
 	if res.Wall > 0 {
-		r.SamplesPerSecond = float64(res.RunSamples) / res.Wall.Seconds()
+		r.SamplesPerSecond = float64(max(0, res.RunSamples-res.Missed)) / res.Wall.Seconds()
 	}
 	for _, h := range res.StepHashes {
 		r.StepHashes[strconv.Itoa(h.Step)] = h.Hash.String()

@@ -25,7 +25,7 @@ func (e *Engine) start() error {
 		if last, err = e.decode(c.Start.Payload); err != nil {
 			return err
 		}
-		e.res.RunSamples = last.Total
+		e.res.RunSamples, e.res.Missed = last.Total, last.Total
 	}
 	e.remember(last)
 	first, _, _, _, _ := e.decider.next(nil)

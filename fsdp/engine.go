@@ -117,8 +117,10 @@ type Result struct {
 	Correct    int64
 	MemberRows [][]byte // what Config.Stats returned, in rank order
 
-	RunSamples int64       // of all members in committed steps, since the run began or went on from a checkpoint
-	Views      []ViewStart // that this member was in
+	RunSamples int64 // of all members in committed steps, since the run began or went on from a checkpoint
+
+	Missed int64       // of RunSamples, those of steps before this member's first one
+	Views  []ViewStart // that this member was in
 
 	Rank     int
 	Owned    int   // parameters that this member owns

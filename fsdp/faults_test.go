@@ -136,6 +136,13 @@ func (d *drama) ends(want *Result, members ...int) {
 			d.t.Errorf("member %d: hash %s, evaluation %v, %d, %d samples; want %s, %v, %d, %d", i, got.StateHash, got.EvalLoss, got.Correct, got.RunSamples,
 				want.StateHash, want.EvalLoss, want.Correct, want.RunSamples)
 		}
+		missed := int64(0)
+		for step := range d.hyper.Steps - got.Steps - 1 {
+			missed += int64(len(d.order(step)))
+		}
+		if got.Missed != missed {
+			d.t.Errorf("member %d missed %d samples, want %d", i, got.Missed, missed)
+		}
 		n := min(3, len(want.Losses)) // of the last steps, which newcomers know too
 		for k := len(want.Losses) - n; k < len(want.Losses); k++ {
 			if k >= len(got.Losses) || got.Losses[k] != want.Losses[k] {

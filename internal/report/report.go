@@ -28,7 +28,7 @@ type Report struct {
 	StateHash         string            `json:"state_hash"`   // hex
 	StepHashes        map[string]string `json:"step_hashes"`
 	KernelFingerprint string            `json:"kernel_fingerprint"`
-	WallSeconds       float64           `json:"wall_seconds"` // from the first step's start to the last one's end
+	WallSeconds       float64           `json:"wall_seconds"` // from the first step's start to the last one's end; the first of the peer that tells
 	SamplesPerSecond  float64           `json:"samples_per_second"`
 	TimelineStep      int               `json:"timeline_step"` // the step that the peers' timelines show, from 1
 	Peers             []Peer            `json:"peers"`         // by rank
